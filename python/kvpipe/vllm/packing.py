@@ -63,7 +63,7 @@ def blocks(config: Any, cache: Any) -> Blocks:
     groups = transfer_groups(cache)
     sizes = [int(cache.kv_cache_groups[i].kv_cache_spec.block_size) for i in groups]
     specs = [spec for i in groups for spec in specs_of(cache.kv_cache_groups[i]).values()]
-    return Blocks(groups, sizes, max(sizes) if _packs(config) else 1, specs, drafts(config))
+    return Blocks(groups, sizes, max(sizes, default=1) if _packs(config) else 1, specs, drafts(config))
 
 
 def heard(blocks: Blocks, forms: Sequence[Optional[str]]) -> None:
