@@ -155,7 +155,11 @@ func devCertificates(dir, node string) (config.TLS, error) {
 	defer func() { _ = lock.Close() }()
 	ca := filepath.Join(dir, pki.CAFile)
 	if _, err := os.Stat(ca); os.IsNotExist(err) {
-		if err := pki.Init(dir, devCA, devLife); err != nil {
+		begin := pki.Init
+		if _, err := os.Stat(filepath.Join(dir, pki.CAKeyFile)); err == nil { // whoever began was killed, or found no room
+			begin = pki.Finish
+		}
+		if err := begin(dir, devCA, devLife); err != nil {
 			return none, err
 		}
 	}

@@ -99,3 +99,19 @@ func TestACAThatNoDevelopmentDaemonMade(t *testing.T) {
 		}
 	}
 }
+
+// TestADevelopmentCAThatWasInterrupted: the first daemon was killed between the CA's two files.
+func TestADevelopmentCAThatWasInterrupted(t *testing.T) {
+	dir := t.TempDir()
+	if err := pki.Init(dir, devCA, devLife); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, pki.CAFile)); err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range []string{"a", "b"} {
+		if _, err := devCertificates(dir, node); err != nil {
+			t.Errorf("%s: %v", node, err)
+		}
+	}
+}

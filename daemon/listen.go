@@ -179,9 +179,12 @@ func (d *Daemon) permission() (sys.ListenOptions, error) {
 }
 
 func groupID(name string) (int, error) {
+	if id, err := strconv.ParseUint(name, 10, 31); err == nil && id > 0 {
+		return int(id), nil // by its number, wherever its name is kept
+	}
 	g, err := user.LookupGroup(name)
-	if err != nil {
-		return 0, fmt.Errorf("%w: create it, or name one that exists", err)
+	if err != nil { // this program asks /etc/group alone, no directory service
+		return 0, fmt.Errorf("%w in /etc/group: create it there, or give the number of one that is kept elsewhere (getent group %s)", err, name)
 	}
 	id, err := strconv.Atoi(g.Gid)
 	if err != nil {

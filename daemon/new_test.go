@@ -17,9 +17,19 @@ func TestCheckFiles(t *testing.T) {
 	if err == nil {
 		t.Fatal("all is well")
 	}
-	for _, part := range []string{"create it, or name one that exists", `tcp.congestion: "nosuch": this kernel has `} {
+	for _, part := range []string{"in /etc/group: create it there, or give the number", `tcp.congestion: "nosuch": this kernel has `} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%v: lacks %q", err, part)
+		}
+	}
+}
+
+// TestAGroupByItsNumber: one that only a directory service knows, or nobody, has a number all the same.
+func TestAGroupByItsNumber(t *testing.T) {
+	for name, want := range map[string]int{"61234": 61234, "root": 0, "0": -1, "-5": -1, "4294967296": -1} {
+		id, err := groupID(name)
+		if (err == nil) != (want >= 0) || err == nil && id != want {
+			t.Errorf("%q: %d, %v; want %d", name, id, err, want)
 		}
 	}
 }

@@ -123,3 +123,21 @@ func TestLoadEndless(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestKeysHaveACase: the decoder would take either spelling, and of both the last.
+func TestKeysHaveACase(t *testing.T) {
+	for doc, want := range map[string]string{
+		"[limits]\nsessions = 5\nSessions = 7\n":           `line 3: unknown key "limits.Sessions"; did you mean "limits.sessions"?`,
+		"[limits]\nsessions = 5\n[Limits]\nsessions = 9\n": `line 3: unknown key "Limits"; did you mean "limits"?`,
+		"insecure = false\nInsecure = true\n":              `line 2: unknown key "Insecure"; did you mean "insecure"?`,
+		"Peers = { heartbeat = \"1s\" }\n":                 `line 1: unknown key "Peers"; did you mean "peers"?`,
+		"peers.Nodes.a = \"h:1\"\n":                        `line 1: unknown key "peers.Nodes.a"; did you mean "peers.nodes.a"?`,
+	} {
+		if _, err := Parse([]byte(doc)); err == nil || err.Error() != want {
+			t.Errorf("%q: %v, want %s", doc, err, want)
+		}
+	}
+	if c, err := Parse([]byte("[peers.nodes]\nPEERS = \"h:1\"\nListen = \"h:2\"\n")); err != nil || len(c.Peers.Nodes) != 2 {
+		t.Errorf("names of nodes are as they are: %v, %v", c.Peers.Nodes, err)
+	}
+}

@@ -19,6 +19,9 @@ func checkTypes(doc []byte) error {
 		e := p.Expression()
 		switch e.Kind {
 		case unstable.Table:
+			if key := join(e.Key()); respelt(key) != "" {
+				return fmt.Errorf("line %d: unknown key %q; did you mean %q?", line(&p, e), key, respelt(key))
+			}
 			table = join(e.Key()) + "."
 		case unstable.ArrayTable:
 			return fmt.Errorf("line %d: [[%s]]: no key takes a list of tables", line(&p, e), join(e.Key()))
@@ -49,6 +52,9 @@ func line(p *unstable.Parser, n *unstable.Node) int {
 
 func checkPair(p *unstable.Parser, table string, e *unstable.Node) error {
 	key, v := table+join(e.Key()), e.Value()
+	if known := respelt(key); known != "" {
+		return fmt.Errorf("line %d: unknown key %q; did you mean %q?", line(p, e), key, known)
+	}
 	if v.Kind == unstable.InlineTable {
 		for it := v.Children(); it.Next(); {
 			if err := checkPair(p, key+".", it.Node()); err != nil {
@@ -110,6 +116,23 @@ func wanted(key string) *want {
 		return &want{unstable.String, "a text in quotes"}
 	}
 	return &want{unstable.InlineTable, "a table"}
+}
+
+// respelt returns the known key or table that a key is but for the case of its letters; "" if there is none, or if it is
+// that very one. TOML's keys have a case. The decoder ignores it, and of two spellings that a document has would quietly
+// take the last.
+func respelt(key string) string {
+	const nodes = "peers.nodes" // whose keys are names of nodes
+	rest := ""
+	if n := len(nodes); len(key) > n && key[n] == '.' && strings.EqualFold(key[:n], nodes) {
+		key, rest = key[:n], key[n:]
+	}
+	for _, k := range append(tables(), Keys()...) {
+		if key != k && strings.EqualFold(key, k) {
+			return k + rest
+		}
+	}
+	return ""
 }
 
 // typeOf returns a key's type in Config. Keys of a map have the type of its values.

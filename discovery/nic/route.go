@@ -45,7 +45,7 @@ func (r *Routes) Find(local, remote netip.Addr) (Route, error) {
 	case err != nil:
 		return Route{}, fmt.Errorf("route from %s to %s: %w", local, remote, explain(err))
 	}
-	return Route{Link: found[0].LinkIndex, Direct: len(found[0].Gw) == 0}, nil
+	return Route{Link: found[0].LinkIndex, Direct: len(found[0].Gw) == 0 && found[0].Via == nil}, nil
 }
 
 // Close closes the socket.

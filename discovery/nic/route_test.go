@@ -25,6 +25,8 @@ func TestRoutes(t *testing.T) {
 		}
 	}
 	w.do(netlink.RouteAdd(&netlink.Route{LinkIndex: w.named("kv0").Attrs().Index, Gw: net.ParseIP("10.1.0.254")}))
+	w.do(netlink.RouteAdd(&netlink.Route{LinkIndex: w.named("kv1").Attrs().Index, Dst: &net.IPNet{IP: net.IPv4(198, 51, 100, 0), Mask: net.CIDRMask(24, 32)},
+		Via: &netlink.Via{AddrFamily: netlink.FAMILY_V6, Addr: net.ParseIP("fe80::1")}}))
 	var routes Routes // for all, those that end in an error, too
 	defer routes.Close()
 	for _, c := range []struct {
@@ -34,12 +36,13 @@ func TestRoutes(t *testing.T) {
 	}{
 		{"10.1.0.1", "10.1.0.2", "kv0", true},
 		{"10.2.0.1", "10.2.0.2", "kv1", true},
-		{"10.1.0.1", "10.2.0.2", "kv1", true},   // the routes decide, not the address
-		{"10.1.0.1", "192.0.2.1", "kv0", false}, // by the gateway
-		{"fd00:2::1", "fd00:2::2", "kv1", true}, // IPv6
-		{"fd00:2::1", "2001:db8::1", "", false}, // no gateway there
-		{"10.9.0.1", "10.1.0.2", "", false},     // not ours
-		{"10.1.0.1", "10.1.0.1", "lo", true},    // to itself
+		{"10.1.0.1", "10.2.0.2", "kv1", true},      // the routes decide, not the address
+		{"10.1.0.1", "192.0.2.1", "kv0", false},    // by the gateway
+		{"10.2.0.1", "198.51.100.1", "kv1", false}, // by one that has an address of the other family (RFC 5549)
+		{"fd00:2::1", "fd00:2::2", "kv1", true},    // IPv6
+		{"fd00:2::1", "2001:db8::1", "", false},    // no gateway there
+		{"10.9.0.1", "10.1.0.2", "", false},        // not ours
+		{"10.1.0.1", "10.1.0.1", "lo", true},       // to itself
 	} {
 		got, err := routes.Find(netip.MustParseAddr(c.local), netip.MustParseAddr(c.remote))
 		if c.link == "" {

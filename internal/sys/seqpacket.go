@@ -47,7 +47,7 @@ func ListenSeqpacket(path string, opt ListenOptions) (*net.UnixListener, error) 
 	}
 	l.SetUnlinkOnClose(false)
 	err = os.Chmod(tmp, mode)
-	if err == nil && opt.GID != 0 {
+	if err == nil && opt.GID != 0 && !ownedBy(tmp, opt.GID) {
 		err = os.Chown(tmp, -1, opt.GID)
 	}
 	if err == nil {
@@ -59,6 +59,17 @@ func ListenSeqpacket(path string, opt ListenOptions) (*net.UnixListener, error) 
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
 	return l, nil
+}
+
+// ownedBy reports whether a file has that group already. A sandbox may forbid
+// chown, even to what is so.
+func ownedBy(path string, gid int) bool {
+	st, err := os.Lstat(path)
+	if err != nil {
+		return false
+	}
+	owner, ok := st.Sys().(*syscall.Stat_t)
+	return ok && int(owner.Gid) == gid
 }
 
 // Deserted reports whether it is certain that nobody listens at path.

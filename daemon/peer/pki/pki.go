@@ -49,6 +49,18 @@ func Init(dir, name string, life time.Duration) error {
 	if err != nil {
 		return err
 	}
+	if err := writeKey(keyPath, key); err != nil {
+		return err
+	}
+	return Finish(dir, name, life)
+}
+
+// Finish makes the certificate of a CA of which Init, interrupted, made only the key.
+func Finish(dir, name string, life time.Duration) error {
+	key, err := loadKey(dir)
+	if err != nil {
+		return err
+	}
 	full, err := caName(name, key.Public())
 	if err != nil {
 		return err
@@ -61,10 +73,7 @@ func Init(dir, name string, life time.Duration) error {
 	if err != nil {
 		return err
 	}
-	if err := writeKey(keyPath, key); err != nil {
-		return err
-	}
-	return writePEM(caPath, "CERTIFICATE", 0o644, der)
+	return writePEM(filepath.Join(dir, CAFile), "CERTIFICATE", 0o644, der)
 }
 
 func caName(name string, key crypto.PublicKey) (string, error) {
