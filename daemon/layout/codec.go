@@ -35,6 +35,10 @@ func (l *Layout) Encode() []byte {
 		}
 		b = appendText(b, v.Part)
 	}
+	return l.appendFields(b)
+}
+
+func (l *Layout) appendFields(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(len(l.fingerprint)))
 	for _, f := range l.fingerprint {
 		b = appendText(appendText(b, f.Key), f.Value)

@@ -74,6 +74,7 @@ type Layout struct {
 	domains     []uint64 // blocks of each hold domain
 	fingerprint []Field
 	digest      [32]byte
+	fields      [32]byte // digest of the fingerprint alone
 	encoded     int
 
 	cuts []piece // the pieces of the views, for Extents; nil for peers' layouts, whose memory is not here

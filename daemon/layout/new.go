@@ -50,6 +50,7 @@ func New(views []View, fp []Field, size func(RegionID) (uint64, bool)) (*Layout,
 	l.layers = slices.Compact(l.layers)
 	form := l.Encode()
 	l.digest, l.encoded = sha256.Sum256(form), len(form)
+	l.fields = sha256.Sum256(l.appendFields(nil))
 	return l, nil
 }
 

@@ -174,6 +174,9 @@ func TestFingerprintDiff(t *testing.T) {
 		if got := fmt.Sprintln(key, va, vb, differ); strings.TrimSpace(got) != strings.TrimSpace(c.want) {
 			t.Errorf("difference %q, want %q", got, c.want)
 		}
+		if same := SameFingerprint(a, c.b); same == differ {
+			t.Errorf("difference %q, and they are the same: %v", c.want, same)
+		}
 	}
 }
 

@@ -69,20 +69,38 @@ func (o *offer) placed(name *claimName) *claim {
 // admits says whether a take may begin: its engine instance has a place already, however often it takes, or one is
 // left. A take that an earlier instance of the engine left unfinished keeps no place from it.
 func (o *offer) admits(name claimName) bool {
-	keeps := func(c *claim) bool {
-		return c.counts() && (c.engine != name.engine || c.instance == name.instance || c.live > 0 || c.complete())
+	if len(o.claims) < o.consumers || slices.ContainsFunc(o.claims, func(c *claim) bool { return c.of(&name) && c.counts() }) {
+		return true
 	}
-	others := 0
-	for i, c := range o.claims {
-		switch {
-		case !keeps(c):
-		case c.of(&name):
-			return true
-		case !slices.ContainsFunc(o.claims[:i], func(x *claim) bool { return keeps(x) && x.of(&c.claimName) }):
-			others++
+	p := o.places()
+	return p.admit(o, name)
+}
+
+// places are the engine instances that have a place at an offer, each once, however many takes of it there are.
+type places struct {
+	firm  map[claimName]bool // by engine and instance; false: only for takes that are unfinished, and of which none is under way
+	loose map[string]int     // by engine: how many of its instances are not firm
+}
+
+func (o *offer) places() places {
+	p := places{firm: map[claimName]bool{}, loose: map[string]int{}}
+	for _, c := range o.claims {
+		if c.counts() {
+			name := claimName{engine: c.engine, instance: c.instance}
+			p.firm[name] = p.firm[name] || c.live > 0 || c.complete()
 		}
 	}
-	return others < o.consumers
+	for name, firm := range p.firm {
+		if !firm {
+			p.loose[name.engine]++
+		}
+	}
+	return p
+}
+
+func (p *places) admit(o *offer, name claimName) bool {
+	_, has := p.firm[claimName{engine: name.engine, instance: name.instance}]
+	return has || len(p.firm)-p.loose[name.engine] < o.consumers
 }
 
 // enter returns the claim with that name and number of parts, and adds it if there is none. The number is compared

@@ -63,31 +63,8 @@ func (m *Machine) RememberedOffers() (n int) {
 	return n
 }
 
-// Verdicts is how many pairs of layouts are remembered, and of how many neither a peer nor a session has one of the two any more, nor a take.
-func (m *Machine) Verdicts() (all, stray int) {
-	here := map[[32]byte]bool{}
-	for _, p := range m.peers {
-		for _, k := range p.knows {
-			here[k.layout.Digest()] = true
-		}
-	}
-	for _, s := range m.sessions {
-		if s.layout != nil {
-			here[s.layout.Digest()] = true
-		}
-	}
-	for _, v := range m.serves {
-		for _, r := range v.consumers {
-			here[r.Layout.Digest()] = true
-		}
-	}
-	for p := range m.agreed {
-		if !here[p.producer] || !here[p.consumer] {
-			stray++
-		}
-	}
-	return len(m.agreed), stray
-}
+// Waits is how many waits there are for the progress of a session.
+func (m *Machine) Waits(s SessionID) int { return len(m.sessions[s].waits) }
 
 func (m *Machine) allPast() (all []*serveEnd) {
 	for _, p := range m.peers {

@@ -32,10 +32,9 @@ func (m *Machine) learnLayout(p *peer, msg *MsgLayout) {
 	p.knows[l.Digest()] = k
 }
 
-// forgetLayouts drops the layouts of a peer, and all verdicts about layouts.
+// forgetLayouts drops the layouts of a peer.
 func (m *Machine) forgetLayouts(p *peer) {
 	p.knows, p.known = map[[32]byte]*known{}, 0
-	clear(m.agreed)
 }
 
 // resolve turns references into layouts. If some are missing, it asks for them and returns nil.
@@ -94,12 +93,6 @@ func (m *Machine) resend(p *peer, ranks []RankLayout, digests [][32]byte) {
 	}
 }
 
-// pair holds the digests of two layouts whose fingerprints were compared. The layouts themselves, as a key, would
-// outlive their sessions.
-type pair struct{ producer, consumer [32]byte }
-
-const maxAgreed = 1024
-
 // agree checks every rank's fingerprint against each one of the other side.
 func (m *Machine) agree(producer, consumer []RankLayout) Cause {
 	for i := range producer {
@@ -113,19 +106,9 @@ func (m *Machine) agree(producer, consumer []RankLayout) Cause {
 }
 
 func (m *Machine) agreed1(producer, consumer *layout.Layout) Cause {
-	p := pair{producer.Digest(), consumer.Digest()}
-	if p.producer == p.consumer {
+	if layout.SameFingerprint(producer, consumer) || m.cfg.Broken.Stranger {
 		return Cause{}
 	}
-	c, known := m.agreed[p]
-	if !known {
-		if key, a, b, differ := layout.FingerprintDiff(producer, consumer); differ && !m.cfg.Broken.Stranger {
-			c = because(Incompatible, "fingerprint field %q is %q at the producer and %q at the consumer; both engines must serve the same model alike", key, a, b)
-		}
-		if len(m.agreed) >= maxAgreed {
-			clear(m.agreed)
-		}
-		m.agreed[p] = c
-	}
-	return c
+	key, a, b, _ := layout.FingerprintDiff(producer, consumer)
+	return because(Incompatible, "fingerprint field %q is %q at the producer and %q at the consumer; both engines must serve the same model alike", key, a, b)
 }

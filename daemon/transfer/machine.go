@@ -46,7 +46,6 @@ type Machine struct {
 	routes  map[string]*route
 	lanes   map[laneKey]*lane
 	pumping []*lane
-	agreed  map[pair]Cause // verdicts about fingerprints
 	trial   trial
 }
 
@@ -76,7 +75,6 @@ func New(cfg Config) *Machine {
 		peers:     map[string]*peer{},
 		routes:    map[string]*route{},
 		lanes:     map[laneKey]*lane{},
-		agreed:    map[pair]Cause{},
 	}
 }
 

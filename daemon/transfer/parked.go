@@ -27,14 +27,21 @@ func (m *Machine) wakeKey(key string) {
 	for _, v := range list {
 		v.parked = false
 	}
+	var at *places // at the offer, until one more begins
 	for _, v := range list {
-		switch o := m.offers[key]; {
+		o := m.offers[key]
+		if at == nil && o != nil && o == v.waitsFor {
+			p := o.places()
+			at = &p
+		}
+		switch {
 		case v.state != serveParked:
-		case o != nil && o == v.waitsFor && o.item == nil && o.joined && !o.admits(v.claimName(m)): // its other checks passed before
+		case o != nil && o == v.waitsFor && o.item == nil && o.joined && !at.admit(o, v.claimName(m)): // its other checks passed before
 			o.renew(m)
 			m.park(v)
 		default:
 			m.admit(v)
+			at = nil
 		}
 	}
 }

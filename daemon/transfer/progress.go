@@ -10,13 +10,18 @@ type progressWait struct {
 
 type progressUser interface{ progressed(m *Machine) }
 
-// progressedTo says whether the rank's progress has reached value. If not, who is called once it has.
+// progressedTo says whether the rank's progress has reached value. If not, who is called once it has, and looks again at
+// all that it waits for there: so the lowest of its values is enough, and one call for all that one report brings.
 func (m *Machine) progressedTo(s *session, value uint64, who progressUser) bool {
 	if s.progress >= value || s.closed {
 		return true // the operations of a closed session are about to end: nobody waits for its progress
 	}
 	for i := range s.waits {
-		if s.waits[i].who == who && s.waits[i].value == value {
+		if w := &s.waits[i]; w.who == who {
+			if value < w.value {
+				w.value = value
+				m.watchProgress(s)
+			}
 			return false
 		}
 	}

@@ -34,8 +34,14 @@ func (i *PipeInfo) Kind() string {
 // pipes lists what there is, by name; pipes first.
 func (m *Machine) pipes() []PipeInfo {
 	var out []PipeInfo
+	doubts := map[*place]int{}
+	for _, k := range m.doubts {
+		doubts[k.place]++
+	}
 	for _, p := range m.places {
-		out = append(out, p.info(m))
+		i := p.info(m)
+		i.InDoubt = doubts[p]
+		out = append(out, i)
 	}
 	remote := map[PipeInfo]*PipeInfo{}
 	for b := range m.bound {
@@ -67,11 +73,6 @@ func (p *place) info(m *Machine) PipeInfo {
 	for _, e := range p.ends {
 		if e.bound {
 			i.Ends++
-		}
-	}
-	for _, k := range m.doubts {
-		if k.place == p {
-			i.InDoubt++
 		}
 	}
 	h := p.home
