@@ -85,7 +85,9 @@ func (s *session) leaves() bool {
 // shrink gives back the memory that is needed by no offer or item that outlives the session.
 func (s *session) shrink() {
 	kept, err := s.mem.Retain(func(mark func(layout.RegionID, uint64, uint64)) {
-		s.keep.Layout.Extents(s.keep.Layout.Union(s.keep.Keep), mark)
+		if l := s.keep.Layout; l != nil { // else nothing outlives it
+			l.Extents(l.Union(s.keep.Keep), mark)
+		}
 	})
 	if err != nil {
 		s.log.Warn("memory of an ended session could not be given back yet", "error", err)
