@@ -78,7 +78,7 @@ func (c *Config) checkPlaces(p *problems) {
 	}
 	if err := dialed(c.Advertise); c.Advertise != "" && (err != nil || len(c.Advertise) > maxAdvertise) {
 		p.add("advertise", "%q: give the host:port that other nodes dial, at most %d bytes, or leave it empty", c.Advertise, maxAdvertise)
-	} else if strings.ContainsFunc(c.Advertise, func(r rune) bool { return r == ' ' || !unicode.IsPrint(r) }) { // peers refuse a Hello with it
+	} else if strings.ContainsFunc(c.Advertise, invisible) { // peers refuse a Hello with it
 		p.add("advertise", "%q: has a character that no address has: give the host:port that other nodes dial, or leave it empty", c.Advertise)
 	} else if n := c.named(); n > maxAdvertise {
 		p.add("advertise", "%q: would be node with the port of listen, %d bytes, at most %d: give the host:port that other nodes dial, or a shorter node", "", n, maxAdvertise)
@@ -116,11 +116,13 @@ func (c *Config) named() int {
 
 // name checks a node's name.
 func (p *problems) name(key, v string) {
-	odd := func(r rune) bool { return r == ' ' || r == ':' || r == '/' || !unicode.IsPrint(r) }
+	odd := func(r rune) bool { return r == ':' || r == '/' || invisible(r) }
 	if v == "" || len(v) > 255 || strings.ContainsFunc(v, odd) {
 		p.add(key, "%q: give a name of 1 to 255 printable characters without spaces, colons or slashes", v)
 	}
 }
+
+func invisible(r rune) bool { return r == ' ' || !unicode.IsPrint(r) }
 
 // dialed checks an address that somebody connects to, without looking names up.
 func dialed(v string) error {

@@ -19,8 +19,8 @@ func checkTypes(doc []byte) error {
 		e := p.Expression()
 		switch e.Kind {
 		case unstable.Table:
-			if key := join(e.Key()); respelt(key) != "" {
-				return fmt.Errorf("line %d: unknown key %q; did you mean %q?", line(&p, e), key, respelt(key))
+			if err := checkCase(&p, e, join(e.Key())); err != nil {
+				return err
 			}
 			table = join(e.Key()) + "."
 		case unstable.ArrayTable:
@@ -52,8 +52,8 @@ func line(p *unstable.Parser, n *unstable.Node) int {
 
 func checkPair(p *unstable.Parser, table string, e *unstable.Node) error {
 	key, v := table+join(e.Key()), e.Value()
-	if known := respelt(key); known != "" {
-		return fmt.Errorf("line %d: unknown key %q; did you mean %q?", line(p, e), key, known)
+	if err := checkCase(p, e, key); err != nil {
+		return err
 	}
 	if v.Kind == unstable.InlineTable {
 		for it := v.Children(); it.Next(); {
@@ -118,21 +118,20 @@ func wanted(key string) *want {
 	return &want{unstable.InlineTable, "a table"}
 }
 
-// respelt returns the known key or table that a key is but for the case of its letters; "" if there is none, or if it is
-// that very one. TOML's keys have a case. The decoder ignores it, and of two spellings that a document has would quietly
-// take the last.
-func respelt(key string) string {
+// checkCase refuses what is a known key or table but for the case of its letters. TOML's keys have a case. The decoder
+// ignores it, and of two spellings that a document has would quietly take the last.
+func checkCase(p *unstable.Parser, e *unstable.Node, key string) error {
 	const nodes = "peers.nodes" // whose keys are names of nodes
-	rest := ""
+	known, name := key, ""
 	if n := len(nodes); len(key) > n && key[n] == '.' && strings.EqualFold(key[:n], nodes) {
-		key, rest = key[:n], key[n:]
+		known, name = key[:n], key[n:]
 	}
 	for _, k := range append(tables(), Keys()...) {
-		if key != k && strings.EqualFold(key, k) {
-			return k + rest
+		if known != k && strings.EqualFold(known, k) {
+			return fmt.Errorf("line %d: unknown key %q; did you mean %q?", line(p, e), key, k+name)
 		}
 	}
-	return ""
+	return nil
 }
 
 // typeOf returns a key's type in Config. Keys of a map have the type of its values.

@@ -1,5 +1,7 @@
 package layout
 
+import "math/bits"
+
 // Union returns one list for each group that the layout has, with each block of the lists once, ascending. Its lists
 // are for Extents: they say nothing of tokens. Many offers may name the same blocks.
 func (l *Layout) Union(all [][]BlockList) []BlockList {
@@ -23,9 +25,9 @@ func (l *Layout) Union(all [][]BlockList) []BlockList {
 			}
 		}
 		b := BlockList{Group: g.ID}
-		for id := range uint32(g.NumBlocks) {
-			if set != nil && set[id/64]&(1<<(id%64)) != 0 {
-				b.IDs = append(b.IDs, id)
+		for i, w := range set {
+			for ; w != 0; w &= w - 1 {
+				b.IDs = append(b.IDs, uint32(i*64+bits.TrailingZeros64(w)))
 			}
 		}
 		if b.IDs != nil {

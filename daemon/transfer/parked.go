@@ -28,15 +28,17 @@ func (m *Machine) wakeKey(key string) {
 		v.parked = false
 	}
 	var at *places // at the offer, until one more begins
-	for _, v := range list {
-		o := m.offers[key]
-		if at == nil && o != nil && o == v.waitsFor {
+	full := func(o *offer, v *serve) bool {
+		if at == nil {
 			p := o.places()
 			at = &p
 		}
-		switch {
+		return !at.admit(o, v.claimName(m))
+	}
+	for _, v := range list {
+		switch o := m.offers[key]; {
 		case v.state != serveParked:
-		case o != nil && o == v.waitsFor && o.item == nil && o.joined && !at.admit(o, v.claimName(m)): // its other checks passed before
+		case o != nil && o == v.waitsFor && o.item == nil && o.joined && full(o, v): // its other checks passed before
 			o.renew(m)
 			m.park(v)
 		default:
