@@ -174,9 +174,10 @@ static void refused(void)
 	struct kvpipe_completion c;
 	void *addr;
 	kvpipe_region_t region;
-	fake_die(f);
 	fake_refuse_for_nothing(f);
-	fake_return(f);
+	fake_hang_up(f);
+	while (kvpipe_connected(kv)) /* else the request is still answered */
+		sched_yield();
 	CHECK_FAILS(kvpipe_mem_alloc(kv, 4096, KVPIPE_MEM_NO_HUGE, &addr, &region), KVPIPE_E_INVALID, "close the session and connect again");
 	CHECK_FAILS(kvpipe_poll(kv, &c, 1), KVPIPE_E_INVALID, "close the session and connect again");
 	kvpipe_close(kv);
