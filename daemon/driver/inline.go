@@ -2,14 +2,12 @@ package driver
 
 import (
 	"fmt"
-	"hash/crc32"
 
 	"github.com/kvpipe/kvpipe/daemon/plan"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 	"github.com/kvpipe/kvpipe/internal/blockcopy"
+	"github.com/kvpipe/kvpipe/internal/crc32c"
 )
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // readInline gathers a small segment into the payload of a grant.
 func (d *Driver) readInline(e transfer.ReadInline) {
@@ -28,7 +26,7 @@ func (d *Driver) readInline(e transfer.ReadInline) {
 		return
 	}
 	seg.payload = buf // until the leg is forgotten, the grant may be repeated
-	ev.Data, ev.CRC = buf, crc32.Checksum(buf, castagnoli)
+	ev.Data, ev.CRC = buf, crc32c.Checksum(buf)
 	d.answer(ev)
 }
 
@@ -70,7 +68,7 @@ func (d *Driver) scatter(e transfer.WriteInline) transfer.Cause {
 		return transfer.Cause{Reason: transfer.NotFound, Text: "the segment's plan is gone"}
 	case uint64(len(e.Data)) != seg.plan.Bytes():
 		return transfer.Cause{Reason: transfer.Corrupt, Text: fmt.Sprintf("inline payload of %d bytes, the plan has %d", len(e.Data), seg.plan.Bytes())}
-	case crc32.Checksum(e.Data, castagnoli) != e.CRC:
+	case crc32c.Checksum(e.Data) != e.CRC:
 		return transfer.Cause{Reason: transfer.Corrupt, Text: "checksum of the inline payload does not agree"}
 	}
 	if err := d.moveInline(e.Data, seg, false); err != nil {

@@ -3,7 +3,8 @@ package tcp
 import (
 	"encoding/binary"
 	"fmt"
-	"hash/crc32"
+
+	"github.com/kvpipe/kvpipe/internal/crc32c"
 )
 
 const (
@@ -27,8 +28,6 @@ const (
 	statusCancelled = 2
 )
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 // header is a frame's header without its constant fields.
 type header struct {
 	flags   uint16
@@ -50,7 +49,7 @@ func (h *header) encode(b *[headerSize]byte) {
 	le.PutUint32(b[24:], h.attempt)
 	le.PutUint32(b[28:], h.length)
 	le.PutUint32(b[32:], 0)
-	le.PutUint32(b[36:], crc32.Checksum(b[:36], castagnoli))
+	le.PutUint32(b[36:], crc32c.Checksum(b[:36]))
 }
 
 // decode checks everything that can be checked without a plan.
@@ -59,7 +58,7 @@ func (h *header) decode(b *[headerSize]byte) error {
 	if m := le.Uint32(b[0:]); m != magic {
 		return fmt.Errorf("frame header: magic %#x: must be %#x", m, magic)
 	}
-	if got, want := crc32.Checksum(b[:36], castagnoli), le.Uint32(b[36:]); got != want {
+	if got, want := crc32c.Checksum(b[:36]), le.Uint32(b[36:]); got != want {
 		return fmt.Errorf("frame header: checksum %#x, but it says %#x", got, want)
 	}
 	if b[4] != version {
@@ -106,14 +105,14 @@ func appendTrailer(b []byte, status uint32, sums []uint32) []byte {
 	for _, s := range sums {
 		b = le.AppendUint32(b, s)
 	}
-	return le.AppendUint32(b, crc32.Checksum(b[start:], castagnoli))
+	return le.AppendUint32(b, crc32c.Checksum(b[start:]))
 }
 
 // readTrailer checks a trailer and returns its status, and the index of the first piece of the payload whose checksum
 // differs from sums, -1 if all agree.
 func readTrailer(b []byte, sums []uint32) (status uint32, wrong int, err error) {
 	le, end := binary.LittleEndian, len(b)-4
-	if got, want := crc32.Checksum(b[:end], castagnoli), le.Uint32(b[end:]); got != want {
+	if got, want := crc32c.Checksum(b[:end]), le.Uint32(b[end:]); got != want {
 		return 0, -1, fmt.Errorf("frame trailer: checksum %#x, but it says %#x", got, want)
 	}
 	if status = le.Uint32(b); status > statusCancelled {

@@ -12,6 +12,8 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transport"
 )
 
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
 // TestGolden holds the frame to its bytes: another version's daemon reads them.
 func TestGolden(t *testing.T) {
 	h := header{flags: flagCRC, xfer: 0x0102030405060708, seg: 9, slice: 10, attempt: 11, length: 5}

@@ -1,6 +1,6 @@
 package tcp
 
-import "hash/crc32"
+import "github.com/kvpipe/kvpipe/internal/crc32c"
 
 // sums are the checksums of a payload that arrives in parts of any length, between other bytes.
 type sums struct {
@@ -24,7 +24,7 @@ func (s *sums) add(b []byte) {
 	s.left -= len(b)
 	for len(b) > 0 {
 		n := min(len(b), piece-s.have)
-		s.cur = crc32.Update(s.cur, castagnoli, b[:n])
+		s.cur = crc32c.Update(s.cur, b[:n])
 		s.have += n
 		b = b[n:]
 		if s.have == piece {
