@@ -133,4 +133,7 @@ func (p *Pool) punchAlone(f file, b []byte) (alone bool, err error) {
 	return true, err
 }
 
-func over(n, used, limit uint64) bool { return limit > 0 && (n > limit || used > limit-n) }
+// over says whether n more bytes are too many. None are never.
+func over(n, used, limit uint64) bool {
+	return n > 0 && limit > 0 && (n > limit || used > limit-n)
+}

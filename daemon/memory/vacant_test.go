@@ -110,3 +110,17 @@ func TestRegisterVacant(t *testing.T) {
 		t.Errorf("after the end: %v", err)
 	}
 }
+
+// TestVacantWithinNoBytes: what has no memory is registered even where a limit on bytes was lowered to less than others keep.
+func TestVacantWithinNoBytes(t *testing.T) {
+	pool := NewPool(Limits{TotalBytes: 8192})
+	s, other := NewSpace(pool, ""), NewSpace(pool, "")
+	defer s.Close()
+	defer other.Close()
+	_, err := other.Register(memfd(t, 8192, good), 8192)
+	noErr(t, err)
+	pool.SetLimits(Limits{TotalBytes: 4096})
+	if _, err := s.RegisterVacant(0, 4096); err != nil {
+		t.Error(err)
+	}
+}
