@@ -63,6 +63,7 @@ func TestWhatIsRefused(t *testing.T) {
 		{"unsealed", memfd(t, 4096, sys.MemfdOptions{Prefault: true}), 4096, "F_SEAL_SHRINK"},
 		{"growth sealed only", memfd(t, 4096, sys.MemfdOptions{Prefault: true, Seals: sys.SealGrow}), 4096, "F_SEAL_SHRINK"},
 		{"sparse", memfd(t, 8192, sys.MemfdOptions{Seals: sys.SealSize}), 8192, "0 of 8192 bytes are allocated"},
+		{"sparse, as long as files can be", memfd(t, math.MaxInt64, sys.MemfdOptions{Seals: sys.SealSize}), 4096, "the memfd is sparse: 0 of 9223372036854775807 bytes"},
 		{"punched", punched, 4096, "12288 of 16384 bytes are allocated"},
 		{"write sealed", memfd(t, 4096, sys.MemfdOptions{Prefault: true, Seals: sys.SealSize | sys.SealWrite}), 4096, "mapped for writing"},
 		{"future write sealed", memfd(t, 4096, sys.MemfdOptions{Prefault: true, Seals: sys.SealSize | sys.SealFutureWrite}), 4096, "mapped for writing"},

@@ -66,11 +66,9 @@ func (i FileInfo) IsMemfd() bool { return i.Kind == KindMemfd || i.Kind == KindH
 
 // Sparse reports whether some page of the file is not allocated. Touching such
 // a page through a mapping allocates it, or raises SIGBUS when there is no
-// memory for it.
-func (i FileInfo) Sparse() bool {
-	p := max(i.PageSize, 1)
-	return i.Allocated < (i.Size+p-1)/p*p
-}
+// memory for it. Allocated is whole pages, so it is less than Size if one is
+// missing, even the last, of which the file has only a part.
+func (i FileInfo) Sparse() bool { return i.Allocated < i.Size }
 
 // Identify says what fd is, without reading or changing it. It is how a
 // descriptor from another process is judged before it is mapped. It asks no

@@ -71,7 +71,7 @@ func TestShmemFileIsNoMemfd(t *testing.T) {
 }
 
 func TestSparse(t *testing.T) {
-	const size = 10 * 4096
+	const size = 9*4096 + 1
 	fd := memfd(t, size, MemfdOptions{})
 	sparse := func() bool {
 		info, err := Identify(fd)
@@ -91,6 +91,11 @@ func TestSparse(t *testing.T) {
 	noErr(t, PunchHole(fd, 4096, 4096))
 	if !sparse() {
 		t.Error("a memfd with a hole is not sparse")
+	}
+	noErr(t, Allocate(fd, 4096, 4096))
+	noErr(t, PunchHole(fd, 9*4096, 4096))
+	if !sparse() {
+		t.Error("a memfd without its last page is not sparse")
 	}
 }
 
