@@ -73,3 +73,17 @@ func TestMappedOfOneOwner(t *testing.T) {
 		t.Errorf("regions are left: %v", pool.owned)
 	}
 }
+
+// TestMappedFromTheFirstMoment: a region counts from when it was found to be within the limits, so those that come at the same time do not all
+// find room for one.
+func TestMappedFromTheFirstMoment(t *testing.T) {
+	pool := NewPool(Limits{Mapped: 2})
+	noErr(t, pool.reserve("a", 1, 4096, 0, 0))
+	if err := pool.reserve("a", 1, 4096, 0, 0); !errors.Is(err, ErrQuota) {
+		t.Errorf("more than half of them by one owner: %v", err)
+	}
+	noErr(t, pool.reserve("b", 1, 4096, 0, 0))
+	if err := pool.reserve("c", 1, 4096, 0, 0); !errors.Is(err, ErrQuota) {
+		t.Errorf("more than all: %v", err)
+	}
+}

@@ -64,8 +64,8 @@ func (p *Pool) Bytes() uint64 {
 	return p.bytes
 }
 
-// reserve accounts for a memfd of n bytes, size of them registered. The session, one of owner's, keeps used bytes so far,
-// in so many regions.
+// reserve accounts for a memfd of n bytes, size of them registered, and for its mapping. The session, one of owner's,
+// keeps used bytes so far, in so many regions. leave and giveBack undo that.
 func (p *Pool) reserve(owner string, size, n, used uint64, regions int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,7 +86,18 @@ func (p *Pool) reserve(owner string, size, n, used uint64, regions int) error {
 		return fmt.Errorf("%w: %d bytes, in a memfd of %d, and the %d of all sessions are more than limits.total_pinned = %d: unregister some, or raise that", ErrQuota, size, n, p.bytes, l.TotalBytes)
 	}
 	p.bytes += n
+	if n > 0 {
+		p.count(owner, 1)
+	}
 	return nil
+}
+
+// count counts n more mapped regions of owner. It is called with the lock held.
+func (p *Pool) count(owner string, n int) {
+	p.mapped += n
+	if p.owned[owner] += n; p.owned[owner] == 0 {
+		delete(p.owned, owner)
+	}
 }
 
 func (p *Pool) giveBack(n uint64) {
@@ -95,21 +106,25 @@ func (p *Pool) giveBack(n uint64) {
 	p.bytes -= n
 }
 
-// use counts n more regions of owner in a file; n is 1 or -1. With 1, it waits while pages of the file are given back.
-// So whoever looks at the pages after that sees which are missing, and loses no more of them.
-func (p *Pool) use(owner string, f file, n int) {
+// use notes that a region lies in a file. It waits while pages of the file are given back. So whoever looks at the pages
+// after that sees which are missing, and loses no more of them.
+func (p *Pool) use(f file) {
 	p.mu.Lock()
-	p.mapped += n
-	if p.owned[owner] += n; p.owned[owner] == 0 {
-		delete(p.owned, owner)
-	}
-	if p.files[f] += n; p.files[f] == 0 {
-		delete(p.files, f)
-	}
+	p.files[f]++
 	punched := p.punched[f]
 	p.mu.Unlock()
-	if n > 0 && punched != nil {
+	if punched != nil {
 		<-punched
+	}
+}
+
+// leave notes that a region of owner, which lay in a file, is not mapped any more.
+func (p *Pool) leave(owner string, f file) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.count(owner, -1)
+	if p.files[f]--; p.files[f] == 0 {
+		delete(p.files, f)
 	}
 }
 

@@ -46,7 +46,7 @@ func (r *Region) drop() {
 	if err := sys.Munmap(r.whole); err != nil {
 		panic(err)
 	}
-	r.pool.use(r.owner, r.file, -1)
+	r.pool.leave(r.owner, r.file)
 	r.pool.giveBack(r.charged)
 }
 

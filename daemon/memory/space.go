@@ -60,10 +60,10 @@ func (s *Space) fill(of Region, fd, count int) (*Region, error) {
 	if err := s.pool.reserve(s.owner, of.size, m.size, s.used.Load(), count); err != nil {
 		return nil, err
 	}
-	s.pool.use(s.owner, m.file, 1)
+	s.pool.use(m.file)
 	whole, err := m.mapWhole(of)
 	if err != nil {
-		s.pool.use(s.owner, m.file, -1)
+		s.pool.leave(s.owner, m.file)
 		s.pool.giveBack(m.size)
 		return nil, err
 	}
