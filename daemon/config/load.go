@@ -91,6 +91,9 @@ func nearest(key string) string {
 	best, least := "", 4
 	last := key[strings.LastIndexByte(key, '.')+1:]
 	for _, k := range append(tables(), Keys()...) {
+		if k == key {
+			return ": quotes make one word of it; write it without them"
+		}
 		d := distance(key, k)
 		if k == last || strings.HasSuffix(k, "."+last) {
 			d -= len(key) + len(k) // the right name in the wrong table

@@ -17,6 +17,8 @@ func TestParseErrors(t *testing.T) {
 		{"streams = 3", `line 1: unknown key "streams"; did you mean "tcp.streams"?`},
 		{"[tcpp]\nstreams = 3", `line 1: unknown key "tcpp"; did you mean "tcp"?`},
 		{"[advance]\nspin = \"1us\"", `line 1: unknown key "advance"; did you mean "advanced"?`},
+		{"\"tcp.streams\" = 3", `line 1: unknown key "tcp.streams": quotes make one word of it; write it without them`},
+		{"[\"peers.nodes\"]\na = \"h:1\"", `line 1: unknown key "peers.nodes": quotes make one word of it; write it without them`},
 		{"zzzzz = 1", `line 1: unknown key "zzzzz"; the sample kvpiped.toml lists all keys`},
 		{"[nothing.like.it]\nx = 1", `line 1: unknown key "nothing.like.it"; the sample kvpiped.toml lists all keys`},
 		{"[peers]\nheartbeat = 5", `line 2: peers.heartbeat: a whole number where a duration in quotes, such as "250ms", "30s" or "10m", belongs`},
