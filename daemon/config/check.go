@@ -142,10 +142,19 @@ func dialed(v string) error {
 // hostPort checks an address to listen at, without looking names up.
 func hostPort(v string) error {
 	_, port, err := net.SplitHostPort(v)
-	if n, bad := strconv.Atoi(port); err == nil && bad == nil && (n < 0 || n > math.MaxUint16) {
+	n, bad := strconv.Atoi(port)
+	switch {
+	case err != nil:
+		return err
+	case port == "": // the kernel would choose one
+		return errors.New("the port is missing")
+	case bad == nil && (n < 0 || n > math.MaxUint16):
 		return fmt.Errorf("port %d is not 0 to %d", n, math.MaxUint16)
 	}
-	return err
+	if _, unknown := net.LookupPort("tcp", port); unknown != nil { // by this machine's list alone
+		return fmt.Errorf("port %q is not 0 to %d, nor the name of one", port, math.MaxUint16)
+	}
+	return nil
 }
 
 // congestionName is what the kernel takes for a name: TCP_CA_NAME_MAX is 16, with a NUL (linux/tcp.h).

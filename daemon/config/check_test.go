@@ -32,6 +32,7 @@ func TestCheckAccepts(t *testing.T) {
 		"some NICs": func(c *Config) {
 			c.NICAllow, c.NICDeny, c.GIDIndex = []string{"eth0", "mlx5_*", "ens[12]f?np0"}, []string{"eth0.7"}, 3
 		},
+		"a port by name":  func(c *Config) { c.Metrics = "127.0.0.1:http" },
 		"no metrics":      func(c *Config) { c.Metrics = "off" },
 		"lower limits":    func(c *Config) { c.TCP.Streams, c.Advanced.Window, c.Advanced.Inline, c.TCP.Spin = 1, 1<<20, 0, 0 },
 		"no GPUs":         func(c *Config) { c.GPU.NVML = "off" },
@@ -88,6 +89,8 @@ func TestCheckRefuses(t *testing.T) {
 		{func(c *Config) { c.TCP.Streams = 0 }, `tcp.streams: 0: give 1 to 64`},
 		{func(c *Config) { c.Socket = "/run/kvpipe/" }, `socket: "/run/kvpipe/": is a directory; give the path of the socket in it`},
 		{func(c *Config) { c.Metrics = "127.0.0.1:99999" }, `metrics: "127.0.0.1:99999": give host:port or "off" (port 99999 is not 0 to 65535)`},
+		{func(c *Config) { c.Listen = "10.0.0.1:" }, `listen: "10.0.0.1:": give host:port or "off" (the port is missing)`},
+		{func(c *Config) { c.Metrics = "127.0.0.1: 7651" }, `metrics: "127.0.0.1: 7651": give host:port or "off" (port " 7651" is not 0 to 65535, nor the name of one)`},
 		{func(c *Config) { c.Node = "a\x1b" }, `node: "a\x1b": give a name of 1 to 255 printable characters without spaces, colons or slashes`},
 		{func(c *Config) { c.GPU.NVML = "libnvidia-ml.so.1" }, `gpu.nvml: "libnvidia-ml.so.1": give "auto", "off" or the absolute path of libnvidia-ml.so.1`},
 		{func(c *Config) { c.Local.CopyWorkers = 65 }, `local.copy_workers: 65: give 1 to 64`},
