@@ -49,10 +49,14 @@ func Init(dir, name string, life time.Duration) error {
 	if err != nil {
 		return err
 	}
+	der, err := selfSigned(name, life, key)
+	if err != nil {
+		return err
+	}
 	if err := writeKey(keyPath, key); err != nil {
 		return err
 	}
-	return Finish(dir, name, life)
+	return writePEM(caPath, "CERTIFICATE", 0o644, der)
 }
 
 // Finish makes the certificate of a CA of which Init, interrupted, made only the key.
@@ -61,19 +65,24 @@ func Finish(dir, name string, life time.Duration) error {
 	if err != nil {
 		return err
 	}
-	full, err := caName(name, key.Public())
-	if err != nil {
-		return err
-	}
-	t, err := template(full, life)
-	if err != nil {
-		return err
-	}
-	der, err := signCA(t, key)
+	der, err := selfSigned(name, life, key)
 	if err != nil {
 		return err
 	}
 	return writePEM(filepath.Join(dir, CAFile), "CERTIFICATE", 0o644, der)
+}
+
+// selfSigned returns the certificate of a CA with that key.
+func selfSigned(name string, life time.Duration, key crypto.Signer) ([]byte, error) {
+	full, err := caName(name, key.Public())
+	if err != nil {
+		return nil, err
+	}
+	t, err := template(full, life)
+	if err != nil {
+		return nil, err
+	}
+	return signCA(t, key)
 }
 
 func caName(name string, key crypto.PublicKey) (string, error) {

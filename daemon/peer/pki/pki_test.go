@@ -78,6 +78,18 @@ func TestInitKeepsTheCAThatThereIs(t *testing.T) {
 	says(t, "a CA key alone", Init(dir, "another", time.Hour), CAKeyFile, "remove it first")
 }
 
+// TestInitThatFailsLeavesNothing: with another name it makes the CA at once, and does not take a key that it left for a CA that nodes rely on.
+func TestInitThatFailsLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	says(t, "a name that no certificate has", Init(dir, "\xff", time.Hour), "UTF-8")
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v %v", left, err)
+	}
+	if err := Init(dir, "test CA", time.Hour); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestACertificateNamesNodeAndHosts(t *testing.T) {
 	dir := newCA(t)
 	cert, _ := issue(t, dir, dir, "node-1", time.Hour, "10.1.2.3", "fd00::7", "node-1", "kv.example.org")
