@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/url"
 	"time"
 
@@ -53,7 +54,7 @@ func (c *ctl) bench() *cobra.Command {
 			}
 			o.Sizes = append(o.Sizes, uint64(n))
 		}
-		if o.Seconds <= 0 {
+		if !(o.Seconds > 0) || math.IsInf(o.Seconds, 1) { // JSON has no words for what is not a number
 			return fmt.Errorf("--seconds %v: give a number above 0", o.Seconds)
 		}
 		body, err := c.client().Post(cmd.Context(), "bench", peerQuery(args), o)

@@ -30,6 +30,8 @@ func TestErrors(t *testing.T) {
 		{"help certs nod", "unknown command \"nod\" for \"kvpipectl certs\": kvpipectl certs --help lists what there is"},
 		{"bench --sizes big --admin " + socket, `--sizes "big": give numbers of bytes, or such as 64KiB`},
 		{"bench --seconds 0 --admin " + socket, "--seconds 0: give a number above 0"},
+		{"bench --seconds NaN --admin " + socket, "--seconds NaN: give a number above 0"},
+		{"bench --seconds Inf --admin " + socket, "--seconds +Inf: give a number above 0"},
 		{"transfers --watch --interval 0s --admin " + socket, "--interval 0s: give a time above zero"},
 		{"statuss", "unknown command \"statuss\" for \"kvpipectl\"\n\nDid you mean this?\n\tstatus\n"},
 		{"status --jsn", "unknown flag: --jsn: kvpipectl status --help lists the flags"},
