@@ -99,8 +99,8 @@ func (c *ctl) certsNode() *cobra.Command {
 				return c.printJSON(made{cert, key})
 			}
 			fmt.Fprintf(c.out, "made %s and %s%s\nnext: copy them and %s to that node's /etc/kvpipe, the key readable for the daemon's user alone; in its kvpiped.toml:\n\n"+
-				"  node = %q\n  [tls]\n  ca = \"/etc/kvpipe/%s\"\n  cert = \"/etc/kvpipe/%s\"\n  key = \"/etc/kvpipe/%s\"\n",
-				cert, key, endsWithCA(dir, cert), filepath.Join(dir, pki.CAFile), args[0], pki.CAFile, filepath.Base(cert), filepath.Base(key))
+				"  node = %q\n  [tls]\n  ca = %q\n  cert = %q\n  key = %q\n",
+				cert, key, endsWithCA(dir, cert), filepath.Join(dir, pki.CAFile), args[0], "/etc/kvpipe/"+pki.CAFile, "/etc/kvpipe/"+filepath.Base(cert), "/etc/kvpipe/"+filepath.Base(key))
 			return nil
 		},
 	}

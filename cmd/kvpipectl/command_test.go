@@ -14,6 +14,7 @@ import (
 
 	"github.com/kvpipe/kvpipe/daemon/admin"
 	"github.com/kvpipe/kvpipe/daemon/admin/admintest"
+	"github.com/kvpipe/kvpipe/daemon/config"
 	"github.com/kvpipe/kvpipe/daemon/peer/pki"
 )
 
@@ -209,5 +210,25 @@ func TestCerts(t *testing.T) {
 	}
 	if _, err := ctlRun(t.Context(), "certs", "init", "--ca", dir); err == nil {
 		t.Error("a second init replaces the CA")
+	}
+}
+
+// TestCertsSayWhatToWrite: the lines that it prints are a configuration that names the files that it made, whatever characters a name has.
+func TestCertsSayWhatToWrite(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "ca")
+	if _, err := ctlRun(t.Context(), "certs", "init", "--ca", dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"prefill-0", `rack"7`, "rack%d", "rack'7", "rack#7"} {
+		out, err := ctlRun(t.Context(), "certs", "node", name, "--ca", dir)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		_, lines, _ := strings.Cut(out, "kvpiped.toml:\n")
+		c, err := config.Parse([]byte(lines))
+		want := config.TLS{CA: "/etc/kvpipe/ca.crt", Cert: "/etc/kvpipe/" + name + ".crt", Key: "/etc/kvpipe/" + name + ".key"}
+		if err != nil || c.Node != name || c.TLS != want {
+			t.Errorf("%s: %q, %+v, %v", name, c.Node, c.TLS, err)
+		}
 	}
 }
