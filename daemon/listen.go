@@ -131,7 +131,7 @@ func (d *Daemon) listenClients() error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Errorf("socket: %w: if it is the service manager, systemctl stop kvpiped.socket, or give another --socket (or socket = in the configuration)", err)
-	case opt.GID != 0 && errors.Is(err, fs.ErrPermission):
+	case opt.GID != nil && errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("socket: %w: the daemon's user has to be a member of group %q", err, d.cfg.Group)
 	case err != nil:
 		return fmt.Errorf("socket: %w", err)
@@ -170,10 +170,11 @@ func (d *Daemon) permission() (sys.ListenOptions, error) {
 	}
 	opt := sys.ListenOptions{Mode: 0o660}
 	if d.cfg.Group != "" {
-		var err error
-		if opt.GID, err = groupID(d.cfg.Group); err != nil {
+		gid, err := groupID(d.cfg.Group)
+		if err != nil {
 			return opt, err
 		}
+		opt.GID = &gid
 	}
 	return opt, nil
 }

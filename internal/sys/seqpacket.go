@@ -16,8 +16,8 @@ import (
 type ListenOptions struct {
 	// Mode is the permission of the socket file; 0 means 0o600.
 	Mode os.FileMode
-	// GID owns the socket file when it is not 0.
-	GID int
+	// GID owns the socket file; nil: the group that it has by itself.
+	GID *int
 }
 
 // ListenSeqpacket listens on a SOCK_SEQPACKET unix socket at path. The file
@@ -47,8 +47,8 @@ func ListenSeqpacket(path string, opt ListenOptions) (*net.UnixListener, error) 
 	}
 	l.SetUnlinkOnClose(false)
 	err = os.Chmod(tmp, mode)
-	if err == nil && opt.GID != 0 && !ownedBy(tmp, opt.GID) {
-		err = os.Chown(tmp, -1, opt.GID)
+	if err == nil && opt.GID != nil && !ownedBy(tmp, *opt.GID) {
+		err = os.Chown(tmp, -1, *opt.GID)
 	}
 	if err == nil {
 		err = os.Rename(tmp, path)

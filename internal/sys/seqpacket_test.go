@@ -17,7 +17,7 @@ func TestListenAndDial(t *testing.T) {
 	noErr(t, err)
 	noErr(t, first.Close())
 	// The file of a listener that is gone must not be in the way.
-	l, err := ListenSeqpacket(path, ListenOptions{Mode: 0o660, GID: os.Getgid()})
+	l, err := ListenSeqpacket(path, ListenOptions{Mode: 0o660, GID: new(os.Getgid())})
 	noErr(t, err)
 	defer l.Close()
 	st, err := os.Stat(path)
