@@ -116,6 +116,9 @@ func (d *Daemon) listenClients() error {
 			return errors.Join(err, passed.Close())
 		}
 		if !sys.Deserted(d.cfg.Socket) {
+			if err := sys.ListenAgain(l); err != nil { // only kvpipectl doctor asks who listens
+				d.log.Warn("who connects takes the service manager for the daemon", "socket", d.cfg.Socket, "error", err)
+			}
 			d.lock.socket, d.lock.managed = pulse.Listen(l), true
 			d.sameGroup(d.cfg.Socket)
 			return nil

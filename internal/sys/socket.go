@@ -49,6 +49,19 @@ func Listening(c syscall.Conn) bool {
 	return listens != 0
 }
 
+// ListenAgain makes this process the one that listens at a unix socket, by the
+// kernel's word to who connects from now on (PeerCred). Before, that was the
+// process that listened first. Its queue gets as long as that of a socket which
+// is made here.
+func ListenAgain(c syscall.Conn) error {
+	return Control(c, func(fd int) error {
+		if err := unix.Listen(fd, -1); err != nil { // the kernel takes it for net.core.somaxconn
+			return fmt.Errorf("listen again: %w", err)
+		}
+		return nil
+	})
+}
+
 // Shutdown ends both directions of the connected socket fd, for every
 // descriptor of it, and wakes whoever waits for it. What has arrived can still
 // be read.

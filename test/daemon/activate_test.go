@@ -11,6 +11,7 @@ import (
 
 	"github.com/kvpipe/kvpipe/daemon/admin"
 	"github.com/kvpipe/kvpipe/daemon/session/sessiontest"
+	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
 // passed is a socket that a service manager listens at.
@@ -65,7 +66,8 @@ func activate(t *testing.T, sockets []passed, args ...string) *process {
 	return run(t, cmd)
 }
 
-// TestActivation: engines that connect while no daemon runs wait in the manager's socket and are served by the next one. The socket stays.
+// TestActivation: engines that connect while no daemon runs wait in the manager's socket and are served by the next one. The socket stays. Who
+// connects meets the daemon: kvpipectl doctor looks at the limits of that process, not at the manager's.
 func TestActivation(t *testing.T) {
 	dir := tempDir(t)
 	socket := filepath.Join(dir, "s")
@@ -94,6 +96,9 @@ func TestActivation(t *testing.T) {
 		if s := ask[admin.Status](t, filepath.Join(dir, "admin.sock"), "status"); s.Counts.Sessions != 1 || s.Socket != socket {
 			t.Errorf("status: %+v", s)
 		}
+		if who, err := listener(t, socket); err != nil || who.PID != p.cmd.Process.Pid {
+			t.Errorf("process %d listens, %v; want %d, the daemon", who.PID, err, p.cmd.Process.Pid)
+		}
 		if got := fails(t, args...); !strings.Contains(got, "another kvpiped serves it") {
 			t.Errorf("a second daemon: %s", got)
 		}
@@ -103,6 +108,17 @@ func TestActivation(t *testing.T) {
 			t.Fatalf("after the daemon's end: %v, %v", st, err)
 		}
 	}
+}
+
+// listener returns who listens at the engines' socket, by the kernel's word.
+func listener(t *testing.T, socket string) (sys.Cred, error) {
+	t.Helper()
+	c, err := sys.DialSeqpacket(t.Context(), socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	return sys.PeerCred(c)
 }
 
 // TestActivationWithoutItsFile: where an administrator has emptied the folder, engines reach the next daemon all the same, and those after it.
