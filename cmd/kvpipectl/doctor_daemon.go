@@ -21,6 +21,9 @@ func (d *doctor) daemon(s *admin.Status, err error, connected bool) []finding {
 	if s == nil && errors.Is(err, fs.ErrPermission) { // an engine's user need not have access
 		return []finding{warn(check, "run doctor as root or the daemon's user, too: it knows of limits, certificates, NICs and peers", "%v", err)}
 	}
+	if s == nil && connected {
+		return []finding{problem(check, "look at its log, or restart it (systemctl restart kvpiped; engines may go on); --admin or KVPIPE_ADMIN names the admin socket where it is another one", "%v", err)}
+	}
 	if s == nil {
 		return []finding{problem(check, "start it; --admin or KVPIPE_ADMIN names the admin socket where it is another one", "%v", err)}
 	}

@@ -36,6 +36,11 @@ func (d *doctor) connection() ([]finding, int) {
 		return []finding{d.noSocket()}, 0
 	case errors.Is(err, fs.ErrPermission):
 		return []finding{d.noPermission()}, 0
+	case errors.Is(err, syscall.ECONNREFUSED) && kind(d.socket)&fs.ModeSocket == 0:
+		if kind(d.socket).IsDir() {
+			return []finding{problem(check, "name the socket in it: "+filepath.Join(d.socket, "kvpiped.sock"), "%s is no socket, but a directory", d.socket)}, 0
+		}
+		return []finding{problem(check, "name the socket of engines (--socket, KVPIPE_SOCKET)", "%s is no socket", d.socket)}, 0
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return []finding{problem(check, "start the daemon: systemctl start kvpiped, or kvpiped --dev; in a container, mount the socket's directory, not the socket, so that a new daemon's socket is seen",
 			"%s is there, but nobody listens on it", d.socket)}, 0
@@ -43,6 +48,15 @@ func (d *doctor) connection() ([]finding, int) {
 		return []finding{problem(check, "name the socket of engines, not the admin socket (--socket, KVPIPE_SOCKET)", "%s is a socket of another kind", d.socket)}, 0
 	}
 	return []finding{problem(check, "name another one with --socket or KVPIPE_SOCKET", "%s: %v", d.socket, err)}, 0
+}
+
+// kind returns what lies at path; that of a socket for what cannot be looked at, such as a socket without a file.
+func kind(path string) fs.FileMode {
+	st, err := os.Stat(path)
+	if err != nil {
+		return fs.ModeSocket
+	}
+	return st.Mode().Type()
 }
 
 // dialEngines connects as libkvpipe does. strange says why libkvpipe would not talk to whoever is there.

@@ -69,12 +69,18 @@ func TestDoctorSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = l.Close() }()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for path, w := range map[string]want{
 		listenEngines(t):            {"ok", fmt.Sprintf("answers (pid %d, ", os.Getpid()), ""},
 		stale:                       {"problem", "nobody listens on it", "mount the socket's directory"},
 		stream:                      {"problem", "a socket of another kind", "KVPIPE_SOCKET"},
 		filepath.Join(dir, "none"):  {"problem", "none does not exist", "kvpiped --dev"},
 		filepath.Join(dir, "a/s"):   {"problem", dir + "/a does not exist", "mount " + dir + "/a from the node"},
+		dir:                         {"problem", dir + " is no socket, but a directory", "name the socket in it: " + dir + "/kvpiped.sock"},
+		file:                        {"problem", file + " is no socket", "KVPIPE_SOCKET"},
 		strings.Repeat("long", 100): {"problem", "invalid argument", "--socket"},
 	} {
 		d := doctor{socket: path, root: "/", now: time.Now()}
@@ -180,6 +186,8 @@ func TestDoctorDaemon(t *testing.T) {
 	compare(t, d.daemon(nil, none, false), want{"problem", "no daemon at X", "KVPIPE_ADMIN"})
 	compare(t, (&doctor{places: []string{"X", "Y"}}).daemon(nil, none, true), want{"warning", "its admin socket is not at X or Y", "KVPIPE_ADMIN"})
 	compare(t, d.daemon(nil, errors.New("no daemon at X"), false), want{"problem", "no daemon at X", "--admin"})
+	// One that stands still, or hung up, is there: another one would not start.
+	compare(t, d.daemon(nil, errors.New("the daemon at X has not answered for 30s: its log may say why"), true), want{"problem", "has not answered", "restart it"})
 	// Engines' users, whom it is for, may not ask the daemon: that keeps no engine from working.
 	compare(t, d.daemon(nil, fmt.Errorf("X: %w", fs.ErrPermission), false), want{"warning", "X: permission denied", "as root"})
 	told := running
