@@ -80,8 +80,8 @@ func (r *Region) shrink(pages *pageSet) (left uint64, err error) {
 			}
 		}
 	})
-	if alone && pages.none() && err == nil {
-		left = 0 // it will be unmapped, and then keeps nothing
+	if alone && pages.none() {
+		return 0, nil // it will be unmapped, and then keeps nothing, whatever was not given back before
 	}
 	return left, err
 }

@@ -180,3 +180,26 @@ func TestRetainHugePage(t *testing.T) {
 		t.Errorf("%d bytes kept, %d accounted for, %d allocated, %v", kept, s.Used(), allocated(t, fd), err)
 	}
 }
+
+// TestRetainWhatTheClientSealed: a client can seal a memfd so that its pages cannot be given back. Where some are wanted, all stay then. A region
+// of which nothing is wanted is removed all the same.
+func TestRetainWhatTheClientSealed(t *testing.T) {
+	const page, size = 4096, 4 * 4096
+	pool := NewPool(Limits{})
+	s := NewSpace(pool, "")
+	defer s.Close()
+	wanted, unwanted := memfd(t, size, good), memfd(t, size, good)
+	id, err := s.Register(wanted, size)
+	noErr(t, err)
+	other, err := s.Register(unwanted, size)
+	noErr(t, err)
+	noErr(t, sys.AddSeals(wanted, sys.SealFutureWrite))
+	noErr(t, sys.AddSeals(unwanted, sys.SealFutureWrite))
+	kept, err := s.Retain(func(mark func(layout.RegionID, uint64, uint64)) { mark(id, 0, page) })
+	if err == nil || kept != size || s.Used() != size || pool.Bytes() != size {
+		t.Errorf("%d bytes kept, %d and %d are accounted for, want %d: %v", kept, s.Used(), pool.Bytes(), size, err)
+	}
+	if _, there := s.Size(other); there {
+		t.Error("a region of which nothing is wanted is still there")
+	}
+}
