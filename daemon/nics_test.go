@@ -34,6 +34,7 @@ func TestNICsThatAreNotThere(t *testing.T) {
 	if want := `nic_allow names "nosuch0", which is not there`; !strings.Contains(strings.Join(s.Warnings, "\n"), want) {
 		t.Errorf("status warns of %q, not that %s", s.Warnings, want)
 	}
+	eventually(t, "says that it is ready", func() bool { return strings.Contains(n.log.String(), "msg=ready") })
 	for _, want := range []string{`msg="nic_allow names what is not there; the others are used" name=nosuch0`, `msg="nic_deny names what is not there" name=nosuch1`} {
 		if strings.Count(n.log.String(), want) != 1 {
 			t.Errorf("the log lacks %s", want)
