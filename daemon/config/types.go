@@ -42,6 +42,14 @@ func join(it unstable.Iterator) string {
 	return strings.Join(parts, ".")
 }
 
+// parts counts the parts of a pair's key, which dots separate.
+func parts(e *unstable.Node) (n int) {
+	for it := e.Key(); it.Next(); {
+		n++
+	}
+	return n
+}
+
 func line(p *unstable.Parser, n *unstable.Node) int {
 	it := n.Key()
 	if !it.Next() {
@@ -54,6 +62,9 @@ func checkPair(p *unstable.Parser, table string, e *unstable.Node) error {
 	key, v := table+join(e.Key()), e.Value()
 	if err := checkCase(p, e, key); err != nil {
 		return err
+	}
+	if name, below := strings.CutPrefix(key, "peers.nodes."); below && parts(e) > 1 && strings.Count(table, ".")+parts(e) > 3 { // peers, nodes, name
+		return fmt.Errorf("line %d: peers.nodes: put a name with dots in quotes: %q", line(p, e), name)
 	}
 	if v.Kind == unstable.InlineTable {
 		for it := v.Children(); it.Next(); {
