@@ -2,6 +2,7 @@ package memory
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/kvpipe/kvpipe/daemon/layout"
@@ -48,5 +49,9 @@ func TestRegisterAfter(t *testing.T) {
 	_, err = NewSpace(pool, "").RegisterAfter(fd, skip, 4*page-skip+1)
 	if !errors.Is(err, ErrInvalid) {
 		t.Errorf("a region that ends behind the memfd: %v", err)
+	}
+	_, err = NewSpace(pool, "").RegisterAfter(fd, 5*page, 1)
+	if want := "bytes is 1, after the first 20480 the memfd has 0"; !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), want) {
+		t.Errorf("a region that begins behind the memfd: %v, must say %q", err, want)
 	}
 }

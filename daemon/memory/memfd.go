@@ -56,7 +56,7 @@ func judge(info sys.FileInfo, skip uint32, n uint64) error {
 		return fmt.Errorf("bytes is 0: must be at least 1")
 	case n > math.MaxInt64-math.MaxUint32 || int64(n)+int64(skip) > info.Size:
 		if skip != 0 {
-			return fmt.Errorf("bytes is %d, after the first %d the memfd has %d", n, skip, info.Size-int64(skip))
+			return fmt.Errorf("bytes is %d, after the first %d the memfd has %d", n, skip, max(info.Size-int64(skip), 0))
 		}
 		return fmt.Errorf("bytes is %d, the memfd has %d", n, info.Size)
 	case !info.Seals.Has(sys.SealShrink):
