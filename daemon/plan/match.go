@@ -68,10 +68,15 @@ func (b *builder) match() error {
 			}
 			wanted = true
 			sources = sources[:0]
+			steps := len(b.producer)
 			for src := range b.producer {
 				if g := b.producer[src].Layout.Group(list.Group); g != nil {
 					sources = append(sources, source{index: src, rank: b.producer[src].Rank, list: listOf(b.producer[src].Blocks, list.Group), group: g})
+					steps += len(g.Views) // the cursor may pass all of them, however few the consumer has
 				}
+			}
+			if err := b.spend(steps); err != nil {
+				return err
 			}
 			from := len(b.segments)
 			for k := range group.Views {

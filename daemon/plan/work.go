@@ -4,7 +4,7 @@ import "fmt"
 
 // maxWork bounds the steps of matching, each of which takes nanoseconds; maxSegments bounds the segments found. Both
 // are needed because one planner makes the plans of all engines, one after the other. Engines of 16 ranks with 1,024
-// views each need a sixtieth of maxWork. A million block ids at either end need a thirtieth, or a sixth where
+// views each need a thirtieth of maxWork. A million block ids at either end need a thirtieth, or a sixth where
 // something is missing.
 const (
 	maxWork     = 1 << 24

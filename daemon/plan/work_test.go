@@ -24,6 +24,15 @@ func wide(t *testing.T, layers int) *layout.Layout {
 	return l
 }
 
+// only is a rank of that view alone.
+func only(t *testing.T, v layout.View) *layout.Layout {
+	l, err := layout.New([]layout.View{v}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
 // side is an end of so many ranks, which have one list of blocks, or each its own.
 func side(ranks int, l *layout.Layout, own bool) []plan.Rank {
 	out := make([]plan.Rank, ranks)
@@ -40,6 +49,8 @@ func side(ranks int, l *layout.Layout, own bool) []plan.Rank {
 // TestWhatIsTooMuchToPlan is refused before it is planned: all engines' plans are made one after the other.
 func TestWhatIsTooMuchToPlan(t *testing.T) {
 	few, many := wide(t, 1024), wide(t, 4096)
+	last := many.Views()[len(many.Views())-1]
+	one := only(t, last)
 	for name, c := range map[string]struct {
 		producer, consumer []plan.Rank
 		refused            bool
@@ -48,6 +59,8 @@ func TestWhatIsTooMuchToPlan(t *testing.T) {
 		"many ranks with many views":         {side(1, many, false), side(256, many, false), true},
 		"many ranks that have the same":      {side(256, few, false), side(256, few, false), true},
 		"many ranks with lists of their own": {side(1024, wide(t, 1), true), side(1024, wide(t, 1), true), false},
+		"many views, of which one is taken":  {side(16, many, false), side(64, one, false), false},
+		"and by many ranks from many":        {side(256, many, false), side(256, one, false), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := plan.New(plan.Request{Producer: c.producer, Consumer: c.consumer})
