@@ -89,8 +89,8 @@ func uncovered(ranks []RankLayout, lists []layout.BlockList, covered []spans) []
 	var out []layout.Run
 	for _, b := range lists {
 		g := groupOf(ranks, b.Group)
-		if g == nil {
-			continue
+		if g == nil || g.Kind == layout.Paged && b.NTokens == 0 {
+			continue // for no tokens a list may name a block, too: the one within which it begins
 		}
 		have := joined(covered, b.Group)
 		any := len(have) > 0

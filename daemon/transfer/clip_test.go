@@ -89,6 +89,24 @@ func TestUncoveredBetweenSegments(t *testing.T) {
 	}
 }
 
+// TestUncoveredWithoutTokens: a list that begins within a block names that block, also when it is for no tokens. Then nothing of it is missing, as
+// in a plan of all segments at once.
+func TestUncoveredWithoutTokens(t *testing.T) {
+	ranks := twoGroups(t)
+	dst := []layout.BlockList{paged(6, 0, 10)}
+	if err := ranks[0].Layout.CheckBlocks(dst); err != nil {
+		t.Fatal(err)
+	}
+	for _, segs := range [][]spans{
+		{spansOf([]layout.BlockList{paged(0, 2, 1)}, nil), spansOf([]layout.BlockList{paged(2, 2, 1)}, nil)},
+		{spansOf([]layout.BlockList{opaque(1)}, nil), spansOf(nil, nil)},
+	} {
+		if got := uncovered(ranks, dst, segs); got != nil {
+			t.Errorf("%v are said to be missing of no tokens", got)
+		}
+	}
+}
+
 // TestUncoveredAtTheLastToken: the last block that there can be ends beyond 32 bits, and is missed all the same.
 func TestUncoveredAtTheLastToken(t *testing.T) {
 	ranks := twoGroups(t)
