@@ -78,7 +78,7 @@ func (l *Lookup[E, Q]) Waiting(e Entry[E]) (q Query[Q], ok bool) {
 	if l.nquery == 0 {
 		return q, false
 	}
-	l.scratch = e.leaf.path(l.scratch)
+	l.scratch = e.leaf.node.path(l.scratch, e.leaf.tokens)
 	q.leaf = l.queries.along(l.scratch, true, len(l.scratch) > 0)
 	if len(l.scratch) > 0 {
 		q.leaf = older(q.leaf, l.exact.at(l.scratch))

@@ -2,6 +2,7 @@ package match
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -194,12 +195,42 @@ func TestMemory(t *testing.T) {
 		e := l.Insert(1, long)
 		l.Remove(e)
 	}
-	if n := l.entries.root.kids.only(); cap(n.label) > 2 || n.kids.len() > 0 {
-		t.Errorf("one entry of one token keeps a label of %d tokens and %d kids", cap(n.label), n.kids.len())
+	if n := l.entries.root.kids.only(); cap(n.whole) > 2 || n.kids.len() > 0 {
+		t.Errorf("one entry of one token keeps a label of %d tokens and %d kids", cap(n.whole), n.kids.len())
 	}
 	l.Remove(short)
 	if l.entries.root.kids.len() != 0 {
 		t.Error("an empty buffer has nodes")
+	}
+}
+
+// TestShortOnesBesideALongOne: short sequences come and go at their own cost, wherever they cut a long one.
+func TestShortOnesBesideALongOne(t *testing.T) {
+	const long, cuts = 1 << 18, 64
+	tokens := make([]uint32, long)
+	var l Lookup[int, int]
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	var short []Entry[int]
+	for n := range cuts {
+		short = append(short, l.Insert(n, tokens[:n+1]))
+	}
+	l.Insert(cuts, tokens)
+	for range 10 {
+		for _, e := range slices.Backward(short) { // each joins what is left of the long one's edge to its own
+			l.Remove(e)
+		}
+		short = short[:0]
+		for n := range cuts {
+			short = append(short, l.Insert(n, tokens[:n+1]))
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if took, most := after.TotalAlloc-before.TotalAlloc, uint64(3*4*long); took > most {
+		t.Errorf("%d bytes were allocated for a sequence of %d tokens and short ones, want %d at most", took, long, most)
+	}
+	if e, ok := l.Find(Exact, tokens); !ok || e.Value() != cuts {
+		t.Error("the long one is not found")
 	}
 }
 

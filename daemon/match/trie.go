@@ -4,8 +4,9 @@ import "slices"
 
 // trie finds the oldest of the things stored under sequences of tokens. It is a compressed prefix tree: an edge has a
 // label of one or more tokens. Every node knows the oldest thing at it and, by a heap of its children, the oldest one
-// below it. So a search takes as long as the walk along its sequence, whatever else is in the trie. Memory is
-// proportional to the tokens of what is in it.
+// below it. So a search takes as long as the walk along its sequence, whatever else is in the trie. What is inserted
+// and removed costs its own tokens, however long the sequences are that it shares an edge with. Memory is proportional
+// to the tokens of what is in it.
 type trie[T any] struct {
 	root node[T]
 }
@@ -21,7 +22,8 @@ type leaf[T any] struct {
 
 type node[T any] struct {
 	parent *node[T]
-	label  []uint32 // of the edge from parent; the node owns its memory
+	label  []uint32 // of the edge from parent: the end of whole
+	whole  []uint32 // the end of the sequence that leads here, in memory of the node's own
 	own    heap[*leaf[T]]
 	leaves int // leaves in own plus taken ones
 	kids   kids[T]
@@ -36,7 +38,7 @@ func (t *trie[T]) insert(v T, age uint64, tokens []uint32) *leaf[T] {
 	for len(rest) > 0 {
 		kid := n.kids.get(rest[0])
 		if kid == nil {
-			kid = &node[T]{parent: n, label: slices.Clone(rest)}
+			kid = newNode(n, rest)
 			n.kids.add(kid)
 			n, rest = kid, nil
 			break
@@ -52,12 +54,18 @@ func (t *trie[T]) insert(v T, age uint64, tokens []uint32) *leaf[T] {
 	return l
 }
 
-// split inserts a node into the edge to n, after k tokens of its label, and returns the new node.
+func newNode[T any](parent *node[T], label []uint32) *node[T] {
+	whole := slices.Clone(label)
+	return &node[T]{parent: parent, label: whole, whole: whole}
+}
+
+// split inserts a node into the edge to n, after k tokens of its label, and returns the new node. The label may be much
+// longer than what was inserted, so its rest is not copied.
 func (n *node[T]) split(k int) *node[T] {
-	up := &node[T]{parent: n.parent, label: slices.Clone(n.label[:k])}
+	up := newNode(n.parent, n.label[:k])
 	up.parent.kids.replace(n, up)
 	pos := n.pos
-	n.parent, n.label, n.pos = up, slices.Clone(n.label[k:]), 0
+	n.parent, n.label, n.pos = up, n.label[k:], 0
 	up.kids.add(n)
 	if up.pos, up.age = pos, n.age; pos > 0 {
 		up.parent.below[pos-1] = up
@@ -96,10 +104,15 @@ func (l *leaf[T]) remove() {
 	}
 }
 
-// merge removes a node from the middle of an edge.
+// merge removes a node from the middle of an edge. Whatever edges end at the child later, its sequence is copied at most
+// once for that.
 func (n *node[T]) merge() {
 	kid, up := n.kids.only(), n.parent
-	kid.label = slices.Concat(n.label, kid.label)
+	length := len(n.label) + len(kid.label)
+	if length > len(kid.whole) {
+		kid.whole = kid.path(nil, kid.depth())
+	}
+	kid.label = kid.whole[len(kid.whole)-length:]
 	kid.parent = up
 	up.kids.replace(n, kid)
 	if kid.pos = n.pos; n.pos > 0 {
@@ -208,15 +221,22 @@ func (n *node[T]) top() *leaf[T] {
 	return n.own[0]
 }
 
-// path writes a leaf's sequence into buf.
-func (l *leaf[T]) path(buf []uint32) []uint32 {
-	buf = slices.Grow(buf[:0], l.tokens)[:l.tokens]
-	end := l.tokens
-	for n := l.node; n.parent != nil; n = n.parent {
-		end -= len(n.label)
-		copy(buf[end:], n.label)
+// path writes the sequence of depth tokens that leads to the node into buf.
+func (n *node[T]) path(buf []uint32, depth int) []uint32 {
+	buf = slices.Grow(buf[:0], depth)[:depth]
+	for ; n.parent != nil; n = n.parent {
+		depth -= len(n.label)
+		copy(buf[depth:], n.label)
 	}
 	return buf
+}
+
+// depth is the length of the sequence that leads to the node.
+func (n *node[T]) depth() (tokens int) {
+	for ; n.parent != nil; n = n.parent {
+		tokens += len(n.label)
+	}
+	return tokens
 }
 
 // common is the length of the common prefix.
