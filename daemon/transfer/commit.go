@@ -154,6 +154,7 @@ func (t *take) decide(m *Machine) {
 // lookAround adds to missing, once and when all segments are known, what no segment covers. If the producer's engine is
 // on several nodes, groups of which this producer has no layer are left out, as in the plan of a single segment.
 func (t *take) lookAround() {
+	t.gather()
 	if t.covered == nil {
 		return
 	}
@@ -190,7 +191,7 @@ func (t *take) fail(m *Machine, status Status, cause Cause) {
 	if t.phase == phaseReaching {
 		m.forgo(t.in.Peer, t)
 	}
-	t.missing = nil
+	t.missing, t.aside = nil, nil
 	t.finish(m, status, cause)
 }
 

@@ -7,8 +7,21 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/layout"
 )
 
-// unite returns the blocks of two lists in ascending order, each block once: a producer may let as many segments as it
-// likes lack the same ones. a has to be such a list already; b has no block twice. Neither is changed.
+// lack adds to the blocks that the producer does not have. A producer may let as many segments as it likes lack some, or
+// the same ones, so a few are set aside until they are worth a walk through all that are missing. If any are set aside,
+// others are missing.
+func (t *take) lack(runs []layout.Run) {
+	t.aside = append(t.aside, runs...)
+	if len(t.aside) >= len(t.missing)/4 {
+		t.gather()
+	}
+}
+
+// gather adds what was set aside to missing.
+func (t *take) gather() { t.missing, t.aside = unite(t.missing, t.aside), nil }
+
+// unite returns the blocks of two lists in ascending order, each block once. a has to be such a list already; b may
+// have a block twice only if a is not empty. Neither is changed.
 func unite(a, b []layout.Run) []layout.Run {
 	if len(b) == 0 {
 		return a

@@ -168,7 +168,7 @@ func (t *take) planned(m *Machine, ev *Planned) {
 		return
 	}
 	seg.describe(ev.Slices, ev.Bytes, ev.RankBytes, ev.Marks)
-	t.missing = unite(t.missing, ev.Missing)
+	t.lack(ev.Missing)
 	t.open(m, ev.Seg)
 }
 

@@ -89,7 +89,7 @@ func (v *serve) planned(m *Machine, ev *Planned) {
 	seg.hasInline = ev.Inline && v.peer != nil && ev.Slices > 0
 	if v.peer == nil {
 		if t := m.takes[v.leg.id.Xfer]; t != nil {
-			t.missing = unite(t.missing, ev.Missing)
+			t.lack(ev.Missing)
 		}
 	}
 	if seg.hasInline {

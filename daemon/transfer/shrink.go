@@ -16,7 +16,7 @@ func (t *take) shrink() {
 	}
 	t.seg0, t.segs1 = all, [1]*receiving{&t.seg0}
 	t.segs = t.segs1[:min(len(t.segs), 1)]
-	t.covered, t.missing, t.failed, t.layers, t.said = nil, nil, nil, nil, ""
+	t.covered, t.missing, t.aside, t.failed, t.layers, t.said = nil, nil, nil, nil, nil, ""
 	t.in.Blocks, t.held1 = nil, [1]hold{}
 	if t.get != nil {
 		t.get.in.Blocks, t.get.in.Tokens = nil, nil
