@@ -136,7 +136,7 @@ func (t *take) fenced(m *Machine, cause Cause) {
 // decide ends a take whose commit was due, now that the fence is done and nothing can spoil it any more.
 func (t *take) decide(m *Machine) {
 	if !t.complete() && !m.cfg.Broken.Commit {
-		t.finish(m, Failed, because(Corrupt, "key %s: a late copy of a slice spoiled it; take it again", short(t.in.Key)))
+		t.fail(m, Failed, because(Corrupt, "key %s: a late copy of a slice spoiled it; take it again", short(t.in.Key)))
 		return
 	}
 	t.lookAround()

@@ -1,8 +1,10 @@
 package transfer_test
 
 import (
+	"slices"
 	"testing"
 
+	"github.com/kvpipe/kvpipe/daemon/layout"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
@@ -60,6 +62,26 @@ func TestATakeIsDecidedWhenAllIsThere(t *testing.T) {
 		w.step(transfer.Fenced{Leg: leg})
 		if c := w.ends[user]; c.Status != transfer.Failed || c.Reason != transfer.Corrupt {
 			t.Errorf("%+v, want the take to fail: a late copy spoiled a slice", c)
+		}
+	})
+	t.Run("spoiled while it is fenced, and the offer lacks blocks", func(t *testing.T) {
+		w := newTaker(t, 0)
+		w.step(transfer.Submit{Session: 1, UserData: 1, Op: &transfer.TakeOp{
+			Key: []byte("k"), Token: anyToken, Peer: "b", TakeID: 1, LayerSlot: transfer.NoSlot, Timeout: transfer.Second, Blocks: someBlocks(20, 3),
+		}})
+		x := w.xfers[0]
+		w.says(&transfer.MsgGrant{
+			Xfer: x, Incarnation: 1, Engine: "p", Transport: "tcp", Last: true, Slices: 1, Bytes: 64, Ranks: []transfer.RankRef{{Digest: oneRank(t).Digest()}}, Blocks: someBlocks(0, 2),
+		})
+		w.planned(x, 0, transfer.Planned{Slices: 1, Bytes: 64, Missing: []layout.Run{{First: 22, Count: 1}}})
+		w.says(&transfer.MsgSent{Xfer: x, Incarnation: 1, Segs: 1})
+		w.lands(x, 0, 0)
+		w.decided("all is there", true)
+		leg := transfer.Leg{Peer: "b", Epoch: 1, Xfer: x, End: transfer.Consumer}
+		w.step(transfer.SliceLanded{Key: transfer.SliceKey{Leg: leg}, Cause: transfer.Cause{Reason: transfer.Corrupt, Text: "a late copy"}})
+		w.step(transfer.Fenced{Leg: leg})
+		if c, all := w.ends[1], []layout.Run{{First: 20, Count: 3}}; c.Status != transfer.Failed || c.Reason != transfer.Corrupt || !slices.Equal(c.Failed, all) {
+			t.Errorf("%+v, want the take to fail, and none of the blocks %v to be used", c, all)
 		}
 	})
 	t.Run("inline", func(t *testing.T) {
