@@ -100,14 +100,24 @@ func (m *Machine) submitCancel(s *session, sub *Submit, target uint64) {
 }
 
 // checkBlocks validates lists against every rank's layout. A rank may lack groups that another one has (pipeline stages
-// of hybrid models), but every list must be of a group that some rank has.
+// of hybrid models), but every list must be of a group that some rank has, and for the same tokens of each such rank.
 func checkBlocks(ranks []*session, lists []layout.BlockList) Cause {
 	for i := range lists {
-		known := false
+		var known *layout.Group
 		for _, s := range ranks {
-			known = known || s.layout.Group(lists[i].Group) != nil
+			g := s.layout.Group(lists[i].Group)
+			switch {
+			case g == nil:
+			case known == nil:
+				known = g
+			case g.Kind != known.Kind:
+				return because(Invalid, "blocks: list %d: group %d is of kind %d at some ranks and %d at rank %d; give them groups of their own", i, g.ID, known.Kind, g.Kind, s.rank)
+			case g.Kind == layout.Paged && g.BlockSize != known.BlockSize:
+				return because(Invalid, "blocks: list %d: blocks of group %d are of %d tokens at some ranks and of %d at rank %d, so it cannot name those of all; give them groups of their own",
+					i, g.ID, known.BlockSize, g.BlockSize, s.rank)
+			}
 		}
-		if !known {
+		if known == nil {
 			return because(Invalid, "blocks: list %d is of group %d, which no rank's layout has", i, lists[i].Group)
 		}
 	}
