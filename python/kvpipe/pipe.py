@@ -143,7 +143,7 @@ class Pipe(End):
         """A call's own message, which other threads do not see. If the call cannot return it, the next call does."""
         message = ctypes.c_void_p()
         try:
-            with contextlib.suppress(IndexError):
+            with self._session, contextlib.suppress(IndexError):  # not in a forked child, which lacks the memory
                 message.value = self._unread.popleft()
             yield message
         except BaseException:

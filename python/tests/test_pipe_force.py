@@ -4,6 +4,7 @@ import asyncio
 import concurrent.futures
 import os
 import signal
+import sys
 import time
 
 import kvpipe
@@ -304,6 +305,27 @@ def test_fork(near):
         assert os.waitpid(pid, 0)[1] == 0
         tx.send_tensor(b"after")
         assert bytes(rx.recv_tensor(framework="raw").data) == b"after" and bytes(kept.data) == b"before"
+
+
+def test_a_child_does_not_receive_what_could_not_be_returned(near, name, monkeypatch):
+    """Its memory is not there."""
+    with kvpipe.connect(near.socket, engine_id="a") as node, node.pipe(name, "send", capacity=1 << 20) as tx, \
+            node.pipe(name, "recv") as rx:
+        tx.send_tensor(kvpipe.RawTensor("bfloat16", (50_000,), b"ab" * 50_000))
+        with monkeypatch.context() as without, pytest.raises(kvpipe.Unavailable, match="ml_dtypes"):
+            without.setitem(sys.modules, "ml_dtypes", None)
+            rx.recv_tensor(framework="numpy")
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                with pytest.raises(kvpipe.Closed, match="after fork"):
+                    bytes(rx.recv_tensor(framework="raw").data)
+                status = 0
+            finally:
+                os._exit(status)
+        assert os.waitpid(pid, 0)[1] == 0
+        assert bytes(rx.recv_tensor(framework="raw").data) == b"ab" * 50_000
 
 
 @pytest.mark.parametrize("size, capacity", [(100, 1 << 16), (100_000, 1 << 20)])
