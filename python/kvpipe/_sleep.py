@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Iterator, Optional
+from typing import TYPE_CHECKING, Iterator, Optional, Tuple
 
-from .errors import Busy, Closed, Error, Unavailable
+from . import _values
+from .errors import Busy, Closed, Error, Timeout, Unavailable
 
 if TYPE_CHECKING:
     from ._session import Session
+
+# What the library takes for the time of a call that was given none.
+_DEFAULT_NS = 5_000_000_000
 
 
 class Sleeper:
@@ -26,12 +31,12 @@ class Sleeper:
         self._valid, self._changing, self._over = True, threading.Lock(), False
 
     @contextmanager
-    def _change(self, what: str = "") -> Iterator[bool]:
-        """Keeps other threads from changing or dropping the region meanwhile. what: names a call that raises Busy instead of waiting for its
-        turn. Yields False when there is nothing left to change."""
-        if not self._changing.acquire(blocking=not what):
+    def _change(self, seconds: float, late: Error) -> Iterator[bool]:
+        """Keeps other threads from changing or dropping the region meanwhile. Waits so long for its turn, then raises late. Yields False when
+        there is nothing left to change."""
+        if not self._changing.acquire(timeout=seconds):
             if not self._over:
-                raise Busy(f"{what}: another thread invalidates, revalidates or closes the region")
+                raise late
             yield False
             return
         try:
@@ -40,6 +45,17 @@ class Sleeper:
             self._changing.release()
             if self._over:
                 self._end()
+
+    @contextmanager
+    def _turn(self, what: str, timeout: Optional[float]) -> Iterator[Tuple["Session", float]]:
+        """The same for a call that waits for its turn. Yields the session, and what the wait has left of the call's time, in seconds."""
+        given = (_values.duration("timeout", timeout) or _DEFAULT_NS) / 1e9
+        until = time.monotonic() + given
+        late = Timeout(f"{what}: another thread invalidates, revalidates or closes the region, and is not done within {given:g} s: call again")
+        with self._change(given, late) as mine:
+            if not mine:
+                raise Closed("the region is closed")
+            yield self._open(), max(until - time.monotonic(), 1e-9)
 
     def _end(self) -> None:
         """The session has ended: drops the region, unless a thread is changing it. That thread may be about to give pages back or to have
@@ -83,8 +99,8 @@ class Sleeper:
         Unavailable (the region is invalid, but the system did not take its pages, as it does not take locked
         ones).
         """
-        with self._change():
-            self._open().invalidate(self.id, timeout)
+        with self._turn("invalidate", timeout) as (session, left):
+            session.invalidate(self.id, left)
             self._valid = False
             self._give_back()
 
@@ -100,12 +116,11 @@ class Sleeper:
         stays invalid. Raises Unavailable if the daemon is away; the region is then valid here, and comes back
         with the daemon.
         """
-        with self._change():
-            session = self._open()
+        with self._turn("revalidate", timeout) as (session, left):
             try:
                 if not self._valid:
                     self._have_back()
-                session.revalidate(self.id, timeout)
+                session.revalidate(self.id, left)
             except Unavailable:
                 self._valid = True
                 raise
@@ -118,7 +133,8 @@ class Sleeper:
 
     def _take_away(self, timeout: Optional[float]) -> None:
         """Unregisters it, unless another thread changes it."""
-        with self._change("close") as mine:
+        busy = Busy("close: another thread invalidates, revalidates or closes the region")
+        with self._change(0, busy) as mine:
             if mine and self._session is not None:
                 self._session.unregister(self.id, timeout)
             if mine:

@@ -8,6 +8,7 @@ import os
 import pathlib
 import signal
 import threading
+import time
 
 import kvpipe
 import pytest
@@ -268,6 +269,32 @@ def test_threads(near):
         assert not failed
         p.region.revalidate()
         assert memoryview(p.region)[0] == 0
+
+
+@pytest.mark.parametrize("what", ["invalidate", "revalidate"])
+def test_who_waits_for_another_thread_does_not_wait_longer_than_it_said(near, monkeypatch, what):
+    with Cache(near.socket, "two") as cache:
+        began, end = threading.Event(), threading.Event()
+
+        def slow(*_):
+            began.set()
+            assert end.wait(60)
+
+        monkeypatch.setattr(cache.node._session, "invalidate", slow)
+        first = threading.Thread(target=cache.region.invalidate, kwargs={"timeout": 60})
+        first.start()
+        assert began.wait(60)
+        giving_up = threading.Timer(30, end.set)
+        giving_up.start()
+        try:
+            start = time.monotonic()
+            with pytest.raises(kvpipe.Timeout, match=f"{what}: another thread"):
+                getattr(cache.region, what)(timeout=0.2)
+            assert 0.2 <= time.monotonic() - start < 20 and cache.region.valid
+        finally:
+            giving_up.cancel(), end.set(), first.join(60)
+        giving_up.join(60)
+        assert not cache.region.valid
 
 
 def test_what_is_changing_is_not_closed(near, monkeypatch):
