@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import os
-from typing import Any, List, Mapping, Optional, Sequence, Tuple, TypeVar
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
 from . import _abi, _memory, _values, adopted, completion, region
 from ._session import Session
@@ -14,7 +15,7 @@ from ._values import Key, Tokens
 from .adopted import AdoptedRegion
 from .blocks import BlockLists, Packed
 from .completion import Completion, Status
-from .errors import Invalid, Unavailable
+from .errors import Closed, Invalid, Unavailable
 from .layout import View, check_regions, pack_fingerprint, pack_views
 from .lookup import LookupBuffer, open_lookup
 from .offer import Offer
@@ -24,6 +25,8 @@ from .region import Region
 from .take import Take
 
 _POLL = 64
+# Seconds that close() gives other threads' calls to end. Those that wait in slices need a fraction of it.
+_PATIENCE = 5.0
 _SIZE = ctypes.sizeof(_abi.Completion)
 _O = TypeVar("_O", bound=Operation)
 
@@ -47,13 +50,29 @@ class Node:
         self._session = session
         lib = session.lib
         with session as handle:
-            #: the node's name
-            self.name: str = lib.node(handle).decode()
             #: the engine's instance
             self.instance: str = lib.instance(handle).decode()
-            #: "host:port" that other nodes dial, or ""
-            self.advertise: str = lib.advertise(handle).decode()
+        self._known: Dict[str, str] = {}
+        for what in ("node", "advertise"):
+            self._ask(what)
         self._spare: List[Any] = []  # room for what poll() finds, zeroed
+
+    def _ask(self, what: str) -> str:
+        """What the daemon says of itself; of a session that is closed, what it said last."""
+        with contextlib.suppress(Closed), self._session as handle:
+            said: bytes = getattr(self._session.lib, what)(handle)
+            self._known[what] = said.decode()
+        return self._known[what]
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self._ask("node")
+
+    @property
+    def advertise(self) -> str:
+        """"host:port" that other nodes dial, or ""; perhaps another one after a restart of the daemon."""
+        return self._ask("advertise")
 
     @property
     def connected(self) -> bool:
@@ -66,8 +85,11 @@ class Node:
     def close(self) -> None:
         """Ends the session and all that it has. Returns when nothing touches its memory any more, or
         after 5 s.
+
+        Other threads' calls that the daemon does not answer have 5 s to end before that. A call that takes
+        longer ends the session itself, later.
         """
-        self._session.close()
+        self._session.close(_PATIENCE)
 
     def __enter__(self) -> "Node":
         return self

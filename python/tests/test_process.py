@@ -7,13 +7,14 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 import weakref
 
 import kvpipe
 import pytest
 from caches import Cache
 from daemons import Daemon
-from engines import gone, until
+from engines import LATE, gone, idle, until
 
 
 def run(code, socket, **more):
@@ -292,6 +293,31 @@ def test_memory_is_not_released_by_a_daemon_that_stands_still(folder):
         take.released
     daemon.process.send_signal(signal.SIGCONT)
     daemon.stop()
+
+
+def test_close_does_not_wait_for_ever_for_a_call_that_a_daemon_does_not_answer(folder):
+    daemon = Daemon(folder / "mute", "mute", folder / "ca")
+    cache = Cache(daemon.socket, "closing")
+    offer = cache.node.offer("k", [0], tokens=16)
+    daemon.freeze()
+    try:
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            withdrawn = pool.submit(offer.withdraw, timeout=60)
+            until(lambda: cache.node._session._inside, "the call has begun")
+            began = time.monotonic()
+            cache.close()
+            assert time.monotonic() - began < 10 + LATE
+            with pytest.raises(kvpipe.Closed):
+                cache.node.poll()
+            assert not withdrawn.done()
+            daemon.process.send_signal(signal.SIGCONT)
+            with pytest.raises(kvpipe.Closed):
+                withdrawn.result(60)
+            assert offer.released  # it was answered all the same
+        idle(daemon)  # the call has closed the session as it left
+    finally:
+        daemon.process.send_signal(signal.SIGCONT)
+        daemon.stop()
 
 
 def test_memory_that_is_never_released_is_not_waited_for_for_ever(folder, monkeypatch):

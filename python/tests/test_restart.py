@@ -8,7 +8,7 @@ import time
 import kvpipe
 import pytest
 from caches import BLOCK_SIZE, Cache, collect, view
-from daemons import Daemon
+from daemons import Daemon, own_address
 from engines import LATE, Engine, until
 
 BLOCKS = 8
@@ -324,6 +324,20 @@ def left(ds):
     while time.monotonic() < deadline:
         with contextlib.suppress(kvpipe.Timeout):
             ds.take("none", IDS, token=TOKEN, tokens=TOKENS, timeout=0.2).wait(60)
+
+
+def test_where_other_nodes_find_this_one_is_what_the_next_daemon_says(folder):
+    n = len(list(folder.iterdir()))
+    daemon = Daemon(folder / f"rw{n}", f"rw{n}", folder / "ca")
+    with kvpipe.connect(daemon.socket, engine_id="e") as node:
+        assert (node.name, node.advertise) == (daemon.node, daemon.ask("status")["advertise"])
+        name, there = f"rw{n}-renamed", own_address()
+        daemon.command[daemon.command.index(daemon.node)] = name
+        daemon.command[daemon.command.index("--listen") + 1] = there
+        restart([daemon], [node], "stop")
+        assert (node.name, node.advertise) == (name, there)
+    assert (node.name, node.advertise) == (name, there)
+    daemon.stop()
 
 
 def test_a_daemon_that_never_comes_back(folder):
