@@ -287,6 +287,7 @@ def _at_exit() -> None:
     _exiting = threading.get_ident()
     for session in list(_sessions):
         session.close(_EXIT_SECONDS)
+        session.submitting = threading.RLock()  # a thread that stays may hold the other one: who submits now is to hear that it is closed
 
 
 os.register_at_fork(after_in_child=_after_fork)

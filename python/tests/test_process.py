@@ -229,6 +229,28 @@ def test_exit_without_close(near):
     gone(near, "exits")
 
 
+def test_who_submits_after_the_exit_hears_that_the_session_is_closed(near):
+    """Also when it ended as a daemon thread submitted, which stays where it was."""
+    out = finish(run("""
+        import atexit, contextlib, threading
+        def late():  # runs after the handler of kvpipe
+            with contextlib.suppress(kvpipe.Closed):
+                print(node.watch("late", None, b"0" * 16))
+            print("closed")
+        atexit.register(late)
+        import kvpipe
+        node, began = kvpipe.connect(engine_id="exits"), threading.Event()
+        def submit():
+            while True:
+                with contextlib.suppress(kvpipe.Quota):
+                    node.watch("none", None, b"0" * 16, timeout=0.1)
+                began.set()
+        threading.Thread(target=submit, daemon=True).start()
+        began.wait()
+        """, near.socket))
+    assert out == "closed"
+
+
 def test_kill(near, far):
     """kill -9 of a producer: its taker is told, and everything of it goes."""
     process = run("""
