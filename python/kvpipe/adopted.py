@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
 
 from . import _abi, _values
 from ._sleep import Sleeper
@@ -68,9 +68,8 @@ def _tensor(tensor: Any) -> _Place:
     return int(tensor.data_ptr()), int(tensor.numel()) * int(tensor.element_size()), tensor
 
 
-def _array(array: Any) -> _Place:
+def _array(array: Any, interface: Dict[str, Any]) -> _Place:
     """numpy: some of its types, like bfloat16, have no buffer protocol."""
-    interface = array.__array_interface__
     address, readonly = interface["data"]
     if readonly:
         raise Invalid("adopt: the array is read-only, and takes write there: adopt a copy of it")
@@ -95,8 +94,9 @@ def _buffer(memory: Any) -> _Place:
 def _place(memory: Any) -> _Place:
     if hasattr(memory, "data_ptr"):
         return _tensor(memory)
-    if hasattr(memory, "__array_interface__"):
-        return _array(memory)
+    interface = getattr(memory, "__array_interface__", None)
+    if isinstance(interface, dict) and isinstance(interface.get("data"), tuple) and hasattr(memory, "nbytes"):  # else it says no address
+        return _array(memory, interface)
     return _buffer(memory)
 
 

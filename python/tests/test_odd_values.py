@@ -23,6 +23,12 @@ class Mute:
         raise RuntimeError("says nothing")
 
 
+class Picture(Mute):
+    """Of an array's memory it has a copy alone, as images of Pillow have."""
+
+    __array_interface__ = {"version": 3, "typestr": "|u1", "shape": (4096,), "data": bytes(4096)}
+
+
 def gone():
     buffer = memoryview(bytearray(8192))
     buffer.release()
@@ -120,6 +126,7 @@ def place(near, name):
         ("tokens: memoryview is no tensor", lambda p: p.own.insert(gone(), None, None, None, None)),
         ("data is memoryview: must be a buffer", lambda p: p.raw(data=gone())),
         ("memory is <released memory", lambda p: p.node.adopt(gone())),
+        ("memory is <Picture>: must be a tensor, an array", lambda p: p.node.adopt(Picture())),
         ("key is <released memory", lambda p: p.own.put(gone(), None)),
         ("content is <released memory", lambda p: p.take(content=gone())),
         # numbers and truths that are none
