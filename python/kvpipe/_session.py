@@ -56,6 +56,7 @@ class Session:
         self.lib = lib
         #: a scheduler has no memory of its own
         self.owns_memory = True
+        self._of_node = free is None
         self._free: Callable[[int], None] = free or lib.close
         self.regions: Dict[int, Union["Region", "AdoptedRegion"]] = {}
         #: operations that the program still holds
@@ -285,7 +286,8 @@ def _stay_at_exit() -> None:
 def _at_exit() -> None:
     global _exiting
     _exiting = threading.get_ident()
-    for session in list(_sessions):
+    # Those of nodes first: the ends go with them, and each would wait for the fence by itself.
+    for session in sorted(_sessions, key=lambda session: not session._of_node):
         session.close(_EXIT_SECONDS)
         session.submitting = threading.RLock()  # a thread that stays may hold the other one: who submits now is to hear that it is closed
 

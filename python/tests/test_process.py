@@ -23,8 +23,8 @@ def run(code, socket, **more):
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
 
 
-def finish(process):
-    out, err = process.communicate(timeout=60)
+def finish(process, line=None):
+    out, err = process.communicate(line, timeout=60)
     assert process.returncode == 0, (process.returncode, out, err)
     return out.strip()
 
@@ -227,6 +227,26 @@ def test_exit_without_close(near):
         """, near.socket))
     assert out == "stays"
     gone(near, "exits")
+
+
+def test_a_daemon_that_stands_still_holds_up_an_exit_once(folder):
+    """Not once for each end."""
+    daemon = Daemon(folder / "exit", "exit", folder / "ca")
+    process = run("""
+        import kvpipe
+        node = kvpipe.connect(engine_id="exits")
+        ends = [node.pipe(str(i), "send", capacity=4096) for i in range(8)]
+        input()
+        """, daemon.socket, stdin=subprocess.PIPE)
+    try:
+        until(lambda: daemon.ask("status")["counts"]["sessions"] == 9, "all are open")
+        daemon.freeze()
+        began = time.monotonic()
+        finish(process, "\n")
+        assert time.monotonic() - began < 5 + LATE
+    finally:
+        daemon.process.send_signal(signal.SIGCONT)
+        daemon.stop()
 
 
 def test_who_submits_after_the_exit_hears_that_the_session_is_closed(near):
