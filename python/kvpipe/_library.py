@@ -135,6 +135,14 @@ _lock = threading.Lock()
 _loaded: Optional[Library] = None
 
 
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()  # another thread of the parent may have held it
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
 def library() -> Library:
     """The library, loaded when first asked for. Raises Unavailable or Incompatible."""
     global _loaded

@@ -62,6 +62,30 @@ def test_import_needs_neither_library_nor_numpy():
     assert python(code) == "4294967295"
 
 
+def test_a_child_forked_while_another_thread_loads_it_loads_its_own():
+    said = python("""
+import os, signal, threading
+import kvpipe
+from kvpipe import _library
+found, began, end = _library._open, threading.Event(), threading.Event()
+def slow():
+    began.set(), end.wait()
+    return found()
+_library._open = slow
+loading = threading.Thread(target=kvpipe.version)
+loading.start()
+began.wait()
+pid = os.fork()
+if pid == 0:
+    signal.alarm(20)  # the default action ends it
+    _library._open = found
+    os._exit(not kvpipe.version())
+print(os.waitpid(pid, 0)[1])
+end.set(), loading.join()
+""", KVPIPE_LIBRARY=os.environ["KVPIPE_LIBRARY"])
+    assert said == "0"
+
+
 def test_numbers_agree():
     metadata = pytest.importorskip("importlib.metadata")
     number = (ROOT / "VERSION").read_text().strip()
