@@ -77,10 +77,9 @@ class Node:
     @property
     def connected(self) -> bool:
         """True while the daemon answers."""
-        if self._session.closed:
-            return False
-        with self._session as handle:
+        with contextlib.suppress(Closed), self._session as handle:
             return bool(self._session.lib.connected(handle) == 1)
+        return False
 
     def close(self) -> None:
         """Ends the session and all that it has. Returns when nothing touches its memory any more, or

@@ -119,6 +119,15 @@ def test_close_ends_waiting(pair, how):
     pair[1].close()
 
 
+def test_a_node_that_another_thread_closes_is_not_connected(near, monkeypatch):
+    """Also one that was open still when somebody looked."""
+    node = kvpipe.connect(near.socket, engine_id="looked at")
+    assert node.connected
+    node.close()
+    monkeypatch.setattr(Session, "closed", property(lambda _: False))
+    assert not node.connected
+
+
 def test_who_comes_while_a_session_closes_does_not_keep_it_open():
     class Door(threading.Condition):
         def wait_for(self, *args):
