@@ -111,9 +111,15 @@ def pack_views(views: Sequence[View]) -> Any:
     for i, view in enumerate(views):
         if not isinstance(view, View):
             raise Invalid(f"views[{i}] is {show(view)}: must be a kvpipe.View")
-    # Made again, which checks them: they may have been changed since, and ctypes would cut what does not fit.
-    checked = [View(**{name: getattr(view, name) for name in View.__slots__}) for view in views]
-    return (_abi.View * len(views))(*[view.record() for view in checked])
+    return (_abi.View * len(views))(*[_again(i, view).record() for i, view in enumerate(views)])
+
+
+def _again(i: int, view: View) -> View:
+    """Makes it again, which checks it: it may have been changed since, and ctypes would cut what does not fit."""
+    try:
+        return View(**{name: getattr(view, name) for name in View.__slots__})
+    except Invalid as error:
+        raise Invalid(f"views[{i}]: {str(error)[len('view: '):]}") from None
 
 
 def check_regions(views: Sequence[View], records: Any, regions: Mapping[int, Any]) -> None:

@@ -234,6 +234,14 @@ def test_view():
             kvpipe.View(region, 0, **{**good, **change})
 
 
+def test_a_view_that_was_changed_is_named_by_its_place():
+    region = type("Fake", (), {"id": 7})()
+    views = [kvpipe.View(region, 0, kind="opaque", num_blocks=4, block_stride=64, content_bytes=64) for _ in range(3)]
+    views[1].heads = -1
+    with pytest.raises(kvpipe.Invalid, match=r"^views\[1\]: heads is -1: must be 0 to"):
+        pack_views(views)
+
+
 def test_errors_travel():
     """Between processes, too: multiprocessing pickles them."""
     error = pickle.loads(pickle.dumps(errors.Busy("key k is in use")))
