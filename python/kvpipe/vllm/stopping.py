@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Dict, Set
+from typing import Any, Mapping, Set
 
 from .. import Take
-from .running import Running
 from .submissions import Submissions
 
 
 class Stopping:
-    """Of those that run, by tag. Called by the engine's thread alone."""
+    """Of those that run, by tag: each has its ``operation``. Called by the engine's thread alone."""
 
-    def __init__(self, running: Dict[int, Running], submissions: Submissions) -> None:
+    def __init__(self, running: Mapping[int, Any], submissions: Submissions) -> None:
         self._running, self._submissions = running, submissions
         self._asked: Set[int] = set()
         self._unasked: Set[int] = set()  # those that are to end, while the daemon stands still

@@ -7,30 +7,25 @@ thread: poll() on both sides moves everything on, which vLLM calls in every step
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import secrets
-import time
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Dict, Iterable, List, Optional
 
-from .. import Error, Offer, Region, Status, View, connect
+from .. import Error, Region, View, connect
 from . import compat
-from .guard import ask
+from .submissions import Submissions
 from .tierpeer import Peer, read
+from .tierwrites import Writes
 
 _Transport: Any = compat.data_transport()[0]
 _PollResult: Any = compat.data_transport()[1]
 
 
-class _Write(NamedTuple):
-    peer: Peer
-    offer: Offer
-    over: float  # by when the peer has given it up, whatever is heard
-
-
 class KVPipeTransport(_Transport):  # type: ignore[misc]
-    """vLLM's DataTransport. Called by one thread.
+    """vLLM's DataTransport. Called by one thread. Nothing waits for a daemon, but for the start, the end, add_remote_peer(), and
+    remove_remote_peer() while something is being written here.
 
     - ``view``: two dimensions, blocks of bytes: of a kvpipe.Region, or private memory of the process, which is adopted.
     - ``config_fields``: what peers must have in common; None: any.
@@ -44,13 +39,16 @@ class KVPipeTransport(_Transport):  # type: ignore[misc]
         super().__init__(view, config_fields)
         self._id, self._secret, self._timeout = secrets.token_hex(8), secrets.token_bytes(16), timeout
         self._peers: Dict[str, Peer] = {}
-        self._writes: Dict[int, _Write] = {}
+        self._submissions = Submissions()
+        self._writes = Writes(self._submissions)
         self._count = 0
+        self._over = ""  # why nothing can be written any more at all
         self._node = connect(socket, engine_id=f"tier-{self._id}")
         region = view.obj if isinstance(view.obj, Region) else self._node.adopt(view)
         size = self.block_len
         self._node.set_layout([View(region, self.base_addr - region.address, num_blocks=self.num_blocks, block_stride=size,
                                     block_size=1, strides=(size, size), content_bytes=size)], {"block_len": size})
+        self._opener = ThreadPoolExecutor(1, "kvpipe-tier")  # opens pipes and closes them, which waits for the daemon, one after the other
 
     def get_agent_metadata(self) -> bytes:
         """Who and where this side is, as JSON; it holds a secret, for peers alone."""
@@ -59,98 +57,98 @@ class KVPipeTransport(_Transport):  # type: ignore[misc]
 
     def add_remote_peer(self, peer_id: str, agent_metadata: bytes, base_addr: int, num_blocks: int, block_len: int) -> None:
         """Opens the pipes to a peer; it does the same. Raises ValueError, as vLLM expects, for one that does not fit."""
-        about = read(agent_metadata)
+        self.add_remote_peer_async(peer_id, agent_metadata, base_addr, num_blocks, block_len).result()
+
+    def add_remote_peer_async(self, peer_id: str, agent_metadata: bytes, base_addr: int, num_blocks: int,
+                              block_len: int) -> "Future[None]":
+        """The same without waiting. vLLM calls it since 0.33."""
+        try:
+            peer = self._peer(peer_id, read(agent_metadata), num_blocks, block_len)
+        except ValueError as error:
+            refused: "Future[None]" = Future()
+            refused.set_exception(error)
+            return refused
+        self.remove_remote_peer(peer_id)
+        self._peers[peer_id] = peer
+        return self._opener.submit(peer.open, peer_id)
+
+    def _peer(self, peer_id: str, about: Dict[str, Any], num_blocks: int, block_len: int) -> Peer:
         if block_len != self.block_len:
             raise ValueError(f"kvpipe: {peer_id} has blocks of {block_len} bytes, here they have {self.block_len}")
         theirs = about["fingerprint"]
         if theirs and self.config_fingerprint and theirs != self.config_fingerprint:
             raise ValueError(f"kvpipe: {peer_id} has fingerprint {theirs}, here it is {self.config_fingerprint}")
         both = sorted([self._secret, bytes.fromhex(about["secret"])])
-        self.remove_remote_peer(peer_id)
-        try:
-            self._peers[peer_id] = Peer(self._node, self._id, about, hashlib.blake2b(b"".join(both), digest_size=16).digest(),
-                                        num_blocks, self._timeout)
-        except Error as error:
-            raise ValueError(f"kvpipe: {peer_id}: {error}") from None
+        token = hashlib.blake2b(b"".join(both), digest_size=16).digest()
+        return Peer(self._node, self._submissions, self._id, about, token, num_blocks, self._timeout)
 
     def remove_remote_peer(self, peer_id: str) -> None:
-        """Ends what goes on with the peer, and forgets its writes."""
-        self.cancel([number for number, write in self._writes.items() if write.peer is self._peers.get(peer_id)])
+        """Ends what goes on with the peer, and forgets its writes. Returns when nothing of it lands here any more: vLLM then uses the
+        blocks for something else."""
+        peer = self._forget(peer_id)
+        if peer is not None:
+            peer.wait(peer_id)
+            self._opener.submit(peer.shut)  # not before, as to the peer it means that nothing lands here
+
+    def _forget(self, peer_id: str) -> Optional[Peer]:
         peer = self._peers.pop(peer_id, None)
         if peer is not None:
-            peer.close()
+            for number in self._writes.of(peer):
+                self._writes.forget(number)
+            peer.end()
+        return peer
 
     def write_blocks(self, peer_id: str, local_idxs: List[int], remote_idxs: List[int]) -> Optional[int]:
         """Offers the local blocks to the peer, and returns the write's number; None when that cannot be done."""
         peer = self._peers.get(peer_id)
-        if peer is None or peer.gone or not local_idxs or len(local_idxs) != len(remote_idxs):
+        if peer is None or not peer.usable or not local_idxs or len(local_idxs) != len(remote_idxs):
             return None
         if not all(0 <= i < self.num_blocks for i in local_idxs) or not all(0 <= i < peer.num_blocks for i in remote_idxs):
             return None
         self._count += 1
         number = self._count
         try:
-            offer = self._node.offer(f"tier/{self._id}/{number}", list(local_idxs), tokens=len(local_idxs), token=peer.token,
-                                     lease=self._timeout)
+            offer = self._submissions.make(self._node.offer, f"tier/{self._id}/{number}", list(local_idxs), tokens=len(local_idxs),
+                                           token=peer.token, lease=self._timeout)
         except Error:
             return None
-        try:
-            peer.tell(number, list(remote_idxs))
-        except Error:
-            ask(offer.withdraw)
-            return None
-        self._writes[number] = _Write(peer, offer, time.monotonic() + 2 * self._timeout)
-        return number
+        self._writes.add(number, peer, offer, 2 * self._timeout)
+        if peer.tell(number, list(remote_idxs)):
+            return number
+        self._writes.forget(number)
+        return None
 
     def poll(self, peer_id: Optional[str] = None) -> Any:
-        """Takes what peers write here, and tells which of our writes are over: done when their bytes are in place there."""
-        with contextlib.suppress(Error):
+        """Takes what peers write here, and tells which of our writes are over: done when their bytes are in place there. Asked of one
+        peer, also why nothing can be written to it any more, where vLLM hears of that (since 0.33): it then connects anew."""
+        try:
             self._node.poll()  # also of what nobody asks after any more: uncollected, it would fill the session
-        peers = [peer for name, peer in self._peers.items() if peer_id in (None, name)]
-        for peer in peers:
+        except Error as error:
+            self._over = str(error)
+        peers = {name: peer for name, peer in self._peers.items() if peer_id in (None, name)}
+        for peer in peers.values():
             peer.hear()
-            peer.refused &= self._writes.keys()  # a write may be forgotten before its refusal comes
+            peer.refused = {number for number in peer.refused if number in self._writes}  # it may be forgotten before its refusal comes
             peer.serve()
-        done: List[int] = []
-        failed: List[int] = []
-        for number, write in list(self._writes.items()):
-            good = self._over(number, write) if write.peer in peers else None
-            if good is not None:
-                (done if good else failed).append(number)
-                self._forget(number)
-        return _PollResult(done, failed)
-
-    def _over(self, number: int, write: _Write) -> Optional[bool]:
-        """Whether it went well; None: it is not over. A write that failed may be landing until the peer says otherwise."""
-        end = write.offer.completion
-        good = end is not None and end.status == Status.DONE
-        if not good and not (number in write.peer.refused or write.peer.gone or time.monotonic() >= write.over):
-            return None
-        if end is None:
-            ask(write.offer.withdraw)
-        return good if write.offer.released else None
+        done, failed = self._writes.ended(peers.values())
+        if len(_PollResult._fields) == 2:
+            return _PollResult(done, failed)
+        return _PollResult(done, failed, (peers[peer_id].fault or self._over or None) if peer_id in peers else None)
 
     def cancel(self, transfer_ids: Iterable[int], mode: str = "immediate") -> List[int]:
         """Withdraws writes. mode "wait": returns those that the peer may still receive bytes of; poll() gives their end."""
         running = []
         for number in transfer_ids:
-            write = self._writes.get(number)
-            if write is None:
-                continue
-            if write.offer.completion is None:
-                ask(write.offer.withdraw)
-            end = write.offer.completion
-            if mode == "wait" and not (end is not None and end.status == Status.DONE and write.offer.released):
-                running.append(number)
-            else:
-                self._forget(number)
+            if number in self._writes:
+                if mode == "wait" and self._writes.stop(number):
+                    running.append(number)
+                else:
+                    self._writes.forget(number)
         return running
-
-    def _forget(self, number: int) -> None:
-        self._writes.pop(number).peer.refused.discard(number)
 
     def close(self) -> None:
         """Ends everything; the memory is the caller's alone then. A second call does nothing."""
         for peer_id in list(self._peers):
-            self.remove_remote_peer(peer_id)
+            self._forget(peer_id)
         self._node.close()
+        self._opener.shutdown()

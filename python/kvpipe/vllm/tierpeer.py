@@ -5,10 +5,18 @@ from __future__ import annotations
 
 import array
 import json
-from typing import Any, Dict, List, Optional, Set
+import time
+from typing import Any, Dict, List, Optional, Set, Tuple
 
-from .. import Error, Node, Pipe, RawTensor, Status, Take, Timeout
-from .guard import ask
+from .. import Busy, Error, Node, Pipe, RawTensor, Status, Take, Timeout
+from .compat import logger
+from .guard import SAID
+from .submissions import Submissions
+
+#: seconds for which a pipe outlives its sender: for its receiver to hear of that, and no longer, as it cannot be opened again meanwhile
+_LINGER = 0.5
+#: seconds after which a take is asked once more to end: the daemon's queue may have been full
+_AGAIN = 0.5
 
 
 def read(metadata: bytes) -> Dict[str, Any]:
@@ -26,70 +34,130 @@ def read(metadata: bytes) -> Dict[str, Any]:
 def _words(tensor: Optional[RawTensor]) -> List[int]:
     """What tell() sent, a number and blocks. Raises ValueError for anything else."""
     if tensor is None or not tensor.data.nbytes:
-        raise ValueError("nothing")
+        raise ValueError("it says what makes no sense")
     return array.array("q", bytes(tensor.data)).tolist()
 
 
 class Peer:
-    """Called by one thread. ``refused``: numbers of our writes that it will not take. ``gone``: a pipe to or from it has failed."""
+    """Called by one thread, but for open() and shut(), which wait for the daemon and are another's: one after the other.
 
-    def __init__(self, node: Node, mine: str, about: Dict[str, Any], token: bytes, num_blocks: int, timeout: float) -> None:
-        self._node, self._timeout = node, timeout
+    ``refused``: numbers of our writes that it will not take. ``fault``: why nothing can be written to it or by it any more, as a pipe
+    has failed; "": it can."""
+
+    def __init__(self, node: Node, submissions: Submissions, mine: str, about: Dict[str, Any], token: bytes, num_blocks: int,
+                 timeout: float) -> None:
+        self._node, self._submissions, self._mine, self._timeout = node, submissions, mine, timeout
         self._id, self.token, self.num_blocks = str(about["id"]), token, num_blocks
         self._where = None if about["node"] == node.name else str(about["address"] or about["node"])
+        self._pipes: Optional[Tuple[Pipe, Pipe]] = None  # to it, and from it
         self._takes: Dict[int, Take] = {}
         self._refusals: List[int] = []
         self.refused: Set[int] = set()
-        self.gone = False
-        self._tell: Pipe = node.pipe(f"tier/{mine}/{self._id}", "send", token=token)
+        self.fault = ""
+
+    @property
+    def usable(self) -> bool:
+        """Whether blocks can be written to it."""
+        return self._pipes is not None and not self.fault
+
+    def open(self, name: str) -> None:
+        """Opens the pipes. Raises ValueError, as vLLM expects."""
         try:
-            self._hears: Pipe = node.pipe(f"tier/{self._id}/{mine}", "recv", token=token, peer=self._where)
-        except Error:
-            self._tell.close()
-            raise
+            tell = self._sender()
+            try:
+                self._pipes = tell, self._node.pipe(f"tier/{self._id}/{self._mine}", "recv", token=self.token, peer=self._where)
+            except Error:
+                tell.close()
+                raise
+        except Error as error:
+            raise ValueError(f"kvpipe: {name}: {error}") from None
 
-    def close(self) -> None:
+    def _sender(self) -> Pipe:
+        """What lies unread in the one before may have to go first."""
+        until = time.monotonic() + 2 * _LINGER
+        while True:
+            try:
+                return self._node.pipe(f"tier/{self._mine}/{self._id}", "send", token=self.token, linger=_LINGER)
+            except Busy:
+                if time.monotonic() >= until:
+                    raise
+            time.sleep(_LINGER / 10)
+
+    def shut(self) -> None:
+        """Closes them."""
+        for pipe in self._pipes or ():
+            pipe.close()
+
+    def end(self) -> None:
+        """Ends the takes, without waiting for that."""
         for take in self._takes.values():
-            ask(take.cancel)
-        self._tell.close()
-        self._hears.close()
+            self._submissions.ask(take.cancel)
 
-    def tell(self, number: int, blocks: List[int]) -> None:
-        """Says what is offered to it. Raises Error."""
-        self._tell.send_tensor(array.array("q", [number, *blocks]), timeout=0)
+    def wait(self, name: str) -> None:
+        """Waits, however long it takes, until no byte of them lands any more."""
+        said = time.monotonic() + SAID
+        for take in self._takes.values():
+            while not self._lands_no_more(take):
+                self._submissions.ask(take.cancel)
+                if time.monotonic() >= said:
+                    said += SAID
+                    logger.error("kvpipe: peer %s: the daemon does not let go of blocks that it writes: the engine waits until it does, "
+                                 "or is ended, for what still comes would overwrite what the blocks are used for next", name)
+        self._takes.clear()
+
+    def _lands_no_more(self, take: Take) -> bool:
+        try:
+            take.wait_released(_AGAIN)
+        except Timeout:
+            return False
+        except Error:  # the session is over
+            pass
+        return True
+
+    def tell(self, number: int, blocks: List[int]) -> bool:
+        """Says what is offered to it. False: it does not hear of that."""
+        try:
+            assert self._pipes is not None
+            self._submissions.make(self._pipes[0].send_tensor, array.array("q", [number, *blocks]), timeout=0)
+            return True
+        except (Timeout, Busy):  # no room
+            pass
+        except Error as error:
+            self.fault = str(error)
+        return False
 
     def hear(self) -> None:
         """Takes what it has offered since."""
-        while not self.gone:
+        while self.usable:
             try:
-                number, *blocks = _words(self._hears.recv_tensor(timeout=0, framework="raw"))
+                assert self._pipes is not None
+                number, *blocks = _words(self._pipes[1].recv_tensor(timeout=0, framework="raw"))
             except Timeout:
                 return
-            except (Error, ValueError):
-                self.gone = True
+            except (Error, ValueError) as error:
+                self.fault = str(error)
                 return
             if number < 0:
                 self.refused.add(-number)
                 continue
             try:
-                self._takes[number] = self._node.take(f"tier/{self._id}/{number}", blocks, peer=self._where, token=self.token,
-                                                      tokens=len(blocks), timeout=self._timeout)
+                self._takes[number] = self._submissions.make(
+                    self._node.take, f"tier/{self._id}/{number}", blocks, peer=self._where, token=self.token, tokens=len(blocks),
+                    timeout=self._timeout)
             except Error:
                 self._refusals.append(number)
 
     def serve(self) -> None:
         """Tells it of takes that failed, once no byte of them lands any more."""
         for number, take in list(self._takes.items()):
-            end = take.completion
-            if end is not None and take.released:
+            try:
+                end = take.completion if take.released else None
+            except Error as error:  # the session is over
+                self.fault = str(error)
+                return
+            if end is not None:
                 del self._takes[number]
                 if end.status != Status.DONE:
                     self._refusals.append(number)
-        try:
-            while self._refusals and not self.gone:
-                self.tell(-self._refusals[0], [])
-                self._refusals.pop(0)
-        except Timeout:
-            pass  # no room: at the next poll
-        except Error:
-            self.gone = True
+        while self._refusals and self.usable and self.tell(-self._refusals[0], []):
+            self._refusals.pop(0)

@@ -4,16 +4,18 @@ import json
 import mmap
 import random
 import signal
+import threading
 import time
 
 import pytest
 from engines import idle
-from vllm.v1.kv_offload.tiering.p2p.data.base import DataTransport
+from vllm.v1.kv_offload.tiering.p2p.data.base import DataTransport, PollResult
 
 import kvpipe
 from kvpipe.vllm.tiering import KVPipeTransport
 
 BLOCKS, SIZE = 64, 8192
+told_of_faults = pytest.mark.skipif(not hasattr(PollResult, "peer_fault"), reason="this vLLM does not ask which peers are lost: 0.33 does")
 
 
 class Side:
@@ -26,8 +28,11 @@ class Side:
         self.size, self.done, self.failed = size, [], []
 
     def meets(self, other, name):
+        self.meeting(other, name).result()
+
+    def meeting(self, other, name):
         t = other.transport
-        self.transport.add_remote_peer(name, t.get_agent_metadata(), t.base_addr, t.num_blocks, t.block_len)
+        return self.transport.add_remote_peer_async(name, t.get_agent_metadata(), t.base_addr, t.num_blocks, t.block_len)
 
     def fill(self, seed):
         self.memory[:] = random.Random(seed).randbytes(len(self.memory))
@@ -54,6 +59,18 @@ def until(condition, *sides):
         assert time.monotonic() < end, [(side.done, side.failed) for side in sides]
         for side in sides:
             side.poll()
+
+
+def taking(side, name, before=lambda: None):
+    """What the side takes for the peer, from when it has heard of it; before: called just before that."""
+    node, peer = side.transport._node, side.transport._peers[name]
+    take = node.take
+    node.take = lambda *about, **options: before() or take(*about, **options)
+    end = time.monotonic() + 30
+    while not peer._takes and time.monotonic() < end:
+        peer.hear()
+    del node.take
+    return list(peer._takes.values())
 
 
 @pytest.fixture
@@ -164,7 +181,7 @@ def test_a_refusal_of_what_is_forgotten_is_forgotten_too(pair, monkeypatch):
     a, b = pair
     theirs, told = b.transport._peers["a"], []
     tell = theirs.tell
-    monkeypatch.setattr(theirs, "tell", lambda *words: tell(*words) or told.append(words))
+    monkeypatch.setattr(theirs, "tell", lambda *words: tell(*words) and not told.append(words))
     number = a.transport.write_blocks("b", [1], [1])
     a.transport.cancel([number])
     until(lambda: told, a, b)
@@ -190,10 +207,10 @@ def test_cancel_of_what_is_done_is_nothing_to_wait_for(pair):
     a, b = pair
     a.fill(6)
     number = a.transport.write_blocks("b", [1], [1])
-    until(lambda: a.transport._writes[number].offer.released, b)  # and not only the bytes there
+    until(lambda: a.transport._writes._all[number].operation.released, b)  # and not only the bytes there
     assert b.block(1) == a.block(1)
     assert a.transport.cancel([number], mode="wait") == []
-    assert a.transport.poll() == ([], [])
+    assert a.transport.poll()[:2] == ([], [])
 
 
 def test_blocks_that_are_being_written_are_refused_to_a_second_write(pair):
@@ -221,7 +238,7 @@ def test_a_peer_that_closes_fails_what_it_did_not_take(pair):
 def test_a_peer_that_says_nonsense_is_gone(pair, item):
     a, b = pair
     number = a.transport.write_blocks("b", [1], [1])
-    b.transport._peers["a"]._tell.send_tensor(item)
+    b.transport._peers["a"]._pipes[0].send_tensor(item)
     until(lambda: a.transport.write_blocks("b", [2], [2]) is None, a)
     until(lambda: number in a.done + a.failed, a)
     assert b.transport.write_blocks("a", [2], [2])  # it hears well
@@ -236,12 +253,101 @@ def test_a_peer_that_never_polls(sides):
     assert a.failed == [number]
 
 
+@told_of_faults
+def test_a_peer_that_is_lost_is_said_to_be_until_it_is_removed(pair, sides):
+    """vLLM then ends its session with it, and begins another. Nothing else makes it do so."""
+    (a, b), c = pair, sides(True)
+    a.meets(c, "c"), c.meets(a, "a")
+    a.transport.write_blocks("b", [1], [1])
+    until(lambda: a.done, a, b)
+    assert a.transport.poll("b").peer_fault is None
+    b.transport.close()
+    until(lambda: a.transport.poll("b").peer_fault)
+    assert "was closed by its sender" in a.transport.poll("b").peer_fault
+    assert a.transport.poll().peer_fault is a.transport.poll("c").peer_fault is a.transport.poll("nobody").peer_fault is None
+    a.transport.remove_remote_peer("b")
+    assert a.transport.poll("b").peer_fault is None
+
+
+@told_of_faults
+def test_a_peer_that_cannot_be_told_anything_is_lost(pair):
+    a, _ = pair
+    a.transport._peers["b"]._pipes[0].close()
+    assert a.transport.write_blocks("b", [1], [1]) is None
+    assert "is closed" in a.transport.poll("b").peer_fault
+
+
+def test_all_peers_are_lost_with_the_session(pair):
+    a, b = pair
+    number = a.transport.write_blocks("b", [1], [1])
+    assert taking(b, "a")
+    for side in pair:
+        side.transport._node.close()
+    a.poll(), b.poll()
+    assert a.failed == [number] and not a.done
+    assert a.transport.write_blocks("b", [1], [1]) is None
+    if hasattr(PollResult, "peer_fault"):
+        assert a.transport.poll("b").peer_fault and b.transport.poll("a").peer_fault
+
+
+def test_nothing_lands_once_a_peer_is_removed(pair, far):
+    """vLLM has failed the load by then, and uses its blocks for something else."""
+    a, b = pair
+    assert a.transport.write_blocks("b", [1], [1])
+    goes_on = threading.Timer(0.5, far.process.send_signal, [signal.SIGCONT])
+    try:
+        (take,) = taking(b, "a", far.freeze)
+        goes_on.start()
+        b.transport.remove_remote_peer("a")
+        assert take.released
+    finally:
+        goes_on.cancel()
+        far.process.send_signal(signal.SIGCONT)
+
+
+def test_a_peer_whose_words_lie_unread_comes_again_at_once(pair):
+    a, b = pair
+    old = [a.transport.write_blocks("b", [i], [i]) for i in range(3)]
+    a.transport.remove_remote_peer("b"), b.transport.remove_remote_peer("a")
+    a.meets(b, "b"), b.meets(a, "a")
+    a.fill(9)
+    number = a.transport.write_blocks("b", [4], [5])
+    until(lambda: a.done, a, b)
+    assert a.done == [number] not in old and not a.failed
+    assert [i for i in range(BLOCKS) if b.block(i) != bytes(SIZE)] == [5] and b.block(5) == a.block(4)
+
+
+def test_nothing_waits_for_a_daemon_that_stands_still(pair, near, sides):
+    """Its queue is full after 1,024 writes; each call would wait for room."""
+    (a, b), c = pair, sides(True)
+    near.freeze()
+    try:
+        began = time.monotonic()
+        numbers = [a.transport.write_blocks("b", [i % BLOCKS], [i % BLOCKS]) for i in range(1100)]
+        made = [number for number in numbers if number is not None]
+        assert 0 < len(made) < len(numbers)
+        for _ in range(20):
+            a.poll()
+        assert a.transport.cancel(made[:10], mode="wait") == made[:10]
+        assert a.transport.cancel(made[:10]) == []
+        a.transport.remove_remote_peer("b")
+        meeting = a.meeting(c, "c")
+        assert time.monotonic() - began < 2.5 and not meeting.done()
+    finally:
+        near.process.send_signal(signal.SIGCONT)
+    c.meets(a, "a"), meeting.result()
+    until(lambda: not a.transport._writes._all, a, b)  # also of what could not be withdrawn then
+    until(lambda: a.transport.write_blocks("c", [1], [1]), a, c)
+    until(lambda: a.done, a, c)
+    assert b.memory[:] == bytes(len(b.memory))
+
+
 def test_a_peer_comes_again(pair, sides):
     a, b = pair
     number = a.transport.write_blocks("b", [1], [1])
     a.transport.remove_remote_peer("b")
     a.transport.remove_remote_peer("b")
-    assert a.transport.write_blocks("b", [1], [1]) is None and a.transport.poll() == ([], [])
+    assert a.transport.write_blocks("b", [1], [1]) is None and a.transport.poll()[:2] == ([], [])
     again = sides(True)
     a.meets(again, "b"), again.meets(a, "a")
     a.fill(8)
