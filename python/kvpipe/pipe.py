@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _ALL = re.compile(r'"(\.\.\.)? was closed by its sender(, and everything in it was received| after \d+ items?)$')
 
 
-def _all_sent(error: Closed) -> bool:
+def all_sent(error: Closed) -> bool:
     return _ALL.search(str(error)) is not None
 
 
@@ -168,7 +168,7 @@ class Pipe(End):
                 try:
                     return self.recv_tensor()
                 except Closed as error:
-                    if not _all_sent(error):
+                    if not all_sent(error):
                         raise
                     raise StopIteration from None
 
@@ -181,7 +181,7 @@ class Pipe(End):
                 try:
                     return await self.recv_tensor_async()
                 except Closed as error:
-                    if not _all_sent(error):
+                    if not all_sent(error):
                         raise
                     raise StopAsyncIteration from None
 

@@ -8,7 +8,8 @@ import json
 import time
 from typing import Any, Dict, List, Optional, Set, Tuple
 
-from .. import Busy, Error, Node, Pipe, RawTensor, Status, Take, Timeout
+from .. import Busy, Closed, Error, Node, Pipe, RawTensor, Status, Take, Timeout
+from ..pipe import all_sent
 from .compat import logger
 from .guard import SAID
 from .submissions import Submissions
@@ -42,7 +43,7 @@ class Peer:
     """Called by one thread, but for open() and shut(), which wait for the daemon and are another's: one after the other.
 
     ``refused``: numbers of our writes that it will not take. ``fault``: why nothing can be written to it or by it any more, as a pipe
-    has failed; "": it can."""
+    has failed; "": it can. ``left``: that is because it has removed us, and nothing of ours lands there any more."""
 
     def __init__(self, node: Node, submissions: Submissions, mine: str, about: Dict[str, Any], token: bytes, num_blocks: int,
                  timeout: float) -> None:
@@ -53,7 +54,7 @@ class Peer:
         self._takes: Dict[int, Take] = {}
         self._refusals: List[int] = []
         self.refused: Set[int] = set()
-        self.fault = ""
+        self.fault, self.left = "", False
 
     @property
     def usable(self) -> bool:
@@ -135,7 +136,7 @@ class Peer:
             except Timeout:
                 return
             except (Error, ValueError) as error:
-                self.fault = str(error)
+                self.fault, self.left = str(error), isinstance(error, Closed) and all_sent(error)
                 return
             if number < 0:
                 self.refused.add(-number)

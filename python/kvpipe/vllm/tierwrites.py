@@ -51,17 +51,19 @@ class Writes:
         return done, failed
 
     def _good(self, number: int, write: _Write) -> Optional[bool]:
-        """Whether it went well; None: it is not over. A write that failed may be landing until the peer says otherwise."""
+        """Whether it went well; None: it is not over. A write that failed may be landing until the peer says otherwise. One that is lost
+        does not: vLLM ends the session with it, and the peer, told of that, waits for what lands."""
+        late = time.monotonic() >= write.over
         try:
             end = write.operation.completion
-            good = end is not None and end.status == Status.DONE
-            if not good and not (number in write.peer.refused or write.peer.fault or time.monotonic() >= write.over):
-                return None
-            if end is None:
+            if end is not None and end.status == Status.DONE:
+                return True if write.operation.released else None
+            ends = number in write.peer.refused or write.peer.left or late
+            if end is None and (ends or write.peer.fault):
                 self._stopping.stop(number)
-            return good if write.operation.released else None
+            return False if ends and write.operation.released else None
         except Error:  # the session is over
-            return False
+            return False if late else None
 
     def stop(self, number: int) -> bool:
         """Withdraws one. Returns whether the peer may still receive bytes of it; ended() then gives its end."""

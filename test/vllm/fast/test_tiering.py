@@ -235,8 +235,9 @@ def test_a_peer_that_closes_fails_what_it_did_not_take(pair):
 
 
 @pytest.mark.parametrize("item", [None, b"", b"7 bytes"], ids=["None", "empty", "no whole number"])
-def test_a_peer_that_says_nonsense_is_gone(pair, item):
-    a, b = pair
+def test_a_peer_that_says_nonsense_is_gone(sides, item):
+    a, b = sides(timeout=0.5), sides(True)
+    a.meets(b, "b"), b.meets(a, "a")
     number = a.transport.write_blocks("b", [1], [1])
     b.transport._peers["a"]._pipes[0].send_tensor(item)
     until(lambda: a.transport.write_blocks("b", [2], [2]) is None, a)
@@ -277,13 +278,14 @@ def test_a_peer_that_cannot_be_told_anything_is_lost(pair):
     assert "is closed" in a.transport.poll("b").peer_fault
 
 
-def test_all_peers_are_lost_with_the_session(pair):
-    a, b = pair
+def test_all_peers_are_lost_with_the_session(sides):
+    a, b = pair = sides(timeout=0.5), sides(True)
+    a.meets(b, "b"), b.meets(a, "a")
     number = a.transport.write_blocks("b", [1], [1])
     assert taking(b, "a")
     for side in pair:
         side.transport._node.close()
-    a.poll(), b.poll()
+    until(lambda: a.failed, a, b)
     assert a.failed == [number] and not a.done
     assert a.transport.write_blocks("b", [1], [1]) is None
     if hasattr(PollResult, "peer_fault"):
@@ -303,6 +305,23 @@ def test_nothing_lands_once_a_peer_is_removed(pair, far):
     finally:
         goes_on.cancel()
         far.process.send_signal(signal.SIGCONT)
+
+
+def test_a_write_to_a_peer_that_is_lost_has_not_failed_while_it_may_land(pair, far):
+    """vLLM would tell the peer at once that its blocks are its own again."""
+    a, b = pair
+    b.transport._peers["a"]._pipes[0].send_tensor(None)
+    a.transport.write_blocks("b", [1], [1])
+    (take,) = taking(b, "a", far.freeze)
+    try:
+        until(lambda: a.transport._peers["b"].fault, a)
+        until(lambda: a.transport._writes._all[1].operation.released, a)
+        for _ in range(10):
+            a.poll()
+        assert (a.done, a.failed) == ([], [])
+    finally:
+        far.process.send_signal(signal.SIGCONT)
+    take.wait_released(30)
 
 
 def test_a_peer_whose_words_lie_unread_comes_again_at_once(pair):
