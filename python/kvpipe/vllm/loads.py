@@ -10,6 +10,7 @@ from .compat import logger
 from .guard import ask, released
 from .meta import Load
 from .stats import Counts, reason
+from .stopping import Stopping
 from .submissions import Submissions
 
 #: a failed run that goes this far says "all of the take"
@@ -24,7 +25,7 @@ def failed_blocks(c: Completion) -> Set[int]:
 
 
 class _Begun(NamedTuple):
-    take: Take
+    operation: Take
     load: Load
     at: float
 
@@ -40,6 +41,7 @@ class Loads:
         self.counts = Counts()
         self._submissions = Submissions()
         self._takes: Dict[int, _Begun] = {}  # tag -> those that no step waits for, until they are over
+        self._stopping = Stopping(self._takes, self._submissions)
         self._awaited: Dict[int, _Begun] = {}
         self._lost: Set[int] = set()  # tags of awaited ones that failed
         self.bad: Set[int] = set()
@@ -69,12 +71,17 @@ class Loads:
         return tag in self._takes
 
     def cancel(self, tag: int) -> None:
-        """Asks for its end, which comes as a completion: until then its bytes may land."""
+        """Asks for its end, which comes as a completion: until then its bytes may land. A daemon that stands still is asked by look()."""
         if tag in self._takes:
-            self._submissions.ask(self._takes[tag].take.cancel)
+            self._stopping.stop(tag)
+
+    def look(self) -> None:
+        """Called in each step in which any may run."""
+        self._stopping.again()
 
     def over(self, tag: int) -> None:
         begun = self._takes.pop(tag, None)
+        self._stopping.over(tag)
         if begun is not None:
             self._count(begun)
 
@@ -100,7 +107,7 @@ class Loads:
         for tag, begun in list(self._awaited.items()):
             if begun.load.at_once:
                 try:
-                    begun.take.wait(begun.left())
+                    begun.operation.wait(begun.left())
                 except Error as error:
                     logger.warning("kvpipe: request %s computes its prompt here: %s", begun.load.request, error)
                 else:
@@ -111,7 +118,7 @@ class Loads:
         for tag, begun in self._awaited.items():
             if begun.load.layered and tag not in self._lost:
                 try:
-                    begun.take.wait_layer(layer, begun.left())
+                    begun.operation.wait_layer(layer, begun.left())
                 except Error as error:
                     logger.warning("kvpipe: request %s computes its prompt here: layer %d: %s", begun.load.request, layer, error)
                     self._lost.add(tag)
@@ -121,13 +128,13 @@ class Loads:
         for tag, begun in self._awaited.items():
             complete = self._complete(begun, begun.load.at_once or tag in self._lost)
             if not complete:
-                self._spoil(begun.load, _end(begun.take))
+                self._spoil(begun.load, _end(begun.operation))
             self._count(begun, complete)
         self._awaited.clear()
         self._lost.clear()
 
     def _complete(self, begun: _Begun, lost: bool) -> bool:
-        take, name = begun.take, begun.load.request
+        take, name = begun.operation, begun.load.request
         try:
             if not lost:
                 take.wait(begun.left())

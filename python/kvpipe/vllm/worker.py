@@ -101,6 +101,7 @@ class Worker:
             self._loads.finish()
         if not (waited or self._open or self._early or self._held):
             return out  # what came of tags that are not named yet stays in the ring
+        self._loads.look()
         completions = self._poll()
         if not completions and not self._computes and self._open and not self.lost:
             bell.sleep(self._node, bell.LOAD if any(receives for _, receives in self._open.values()) else bell.OFFER)

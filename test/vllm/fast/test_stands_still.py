@@ -13,7 +13,7 @@ from fakes import cache
 from kvpipe import Busy
 from kvpipe.vllm import submissions
 from kvpipe.vllm.layout import Heads
-from kvpipe.vllm.meta import Load, Step, start_of
+from kvpipe.vllm.meta import QUIET, Load, Step, start_of
 from kvpipe.vllm.params import Settings
 from kvpipe.vllm.worker import Worker
 from sides import blocks, early, request, scheduler
@@ -148,6 +148,23 @@ def test_a_worker_asks_once_too(node, queue, clock):
     worker.begin(step := Step(1, loads=loads, recvs={load.tag: load.request for load in loads}))
     assert worker.results(step, set()).failed_recving == {load.request for load in loads}
     assert queue.waits == ["take"]
+
+
+def test_a_worker_cancels_then_too(node, queue, clock):
+    worker = Worker(node, None, cache(), Settings(), Heads(1, 2))
+    load = Load(1, "r", "k", "other", b"t" * 16, None, b"", [[1, 2]], 0, 64, start_of(1), {1: 1}, 2, 30.0, False)
+    worker.begin(Step(1, last=1, loads=[load], recvs={1: "r"}))
+    queue.full = True
+    worker.begin(step := Step(2, last=1, cancelled=[1]))
+    worker.results(step, set())
+    assert queue.waits == ["cancel"]
+    queue.full = False
+    worker.results(QUIET, set())
+    assert ("cancel", "k") not in node.said
+    clock[0] += 3.1
+    for _ in range(2):
+        worker.results(QUIET, set())
+    assert node.said.count(("cancel", "k")) == 1
 
 
 def test_it_is_said_once(node, queue, clock, monkeypatch):
