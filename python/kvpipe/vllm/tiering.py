@@ -80,7 +80,7 @@ class KVPipeTransport(_Transport):  # type: ignore[misc]
             raise ValueError(f"kvpipe: {peer_id} has fingerprint {theirs}, here it is {self.config_fingerprint}")
         both = sorted([self._secret, bytes.fromhex(about["secret"])])
         token = hashlib.blake2b(b"".join(both), digest_size=16).digest()
-        return Peer(self._node, self._submissions, self._id, about, token, num_blocks, self._timeout)
+        return Peer(self._node, self._submissions, self._id, about, token, num_blocks, self._timeout, self._opener.submit)
 
     def remove_remote_peer(self, peer_id: str) -> None:
         """Ends what goes on with the peer, and forgets its writes. Returns when nothing of it lands here any more: vLLM then uses the

@@ -6,7 +6,7 @@ from __future__ import annotations
 import array
 import json
 import time
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Set
 
 from .. import Busy, Closed, Error, Node, Pipe, RawTensor, Status, Take, Timeout
 from ..pipe import all_sent
@@ -16,6 +16,8 @@ from .submissions import Submissions
 
 #: seconds for which a pipe outlives its sender: for its receiver to hear of that, and no longer, as it cannot be opened again meanwhile
 _LINGER = 0.5
+#: seconds from the start for which a pipe from a peer may be the one before this, which the peer has yet to close
+_YOUNG = 2.0
 #: seconds after which a take is asked once more to end: the daemon's queue may have been full
 _AGAIN = 0.5
 
@@ -40,17 +42,21 @@ def _words(tensor: Optional[RawTensor]) -> List[int]:
 
 
 class Peer:
-    """Called by one thread, but for open() and shut(), which wait for the daemon and are another's: one after the other.
+    """Called by one thread, but for open() and shut(), which wait for the daemon and are another's: one after the other. ``later`` has
+    that thread do something.
 
     ``refused``: numbers of our writes that it will not take. ``fault``: why nothing can be written to it or by it any more, as a pipe
     has failed; "": it can. ``left``: that is because it has removed us, and nothing of ours lands there any more."""
 
     def __init__(self, node: Node, submissions: Submissions, mine: str, about: Dict[str, Any], token: bytes, num_blocks: int,
-                 timeout: float) -> None:
+                 timeout: float, later: Callable[[Callable[[], None]], Any]) -> None:
         self._node, self._submissions, self._mine, self._timeout = node, submissions, mine, timeout
+        self._later = later
         self._id, self.token, self.num_blocks = str(about["id"]), token, num_blocks
         self._where = None if about["node"] == node.name else str(about["address"] or about["node"])
-        self._pipes: Optional[Tuple[Pipe, Pipe]] = None  # to it, and from it
+        self._tell: Optional[Pipe] = None
+        self._hears: Optional[Pipe] = None
+        self._young = 0.0  # until when it is
         self._takes: Dict[int, Take] = {}
         self._refusals: List[int] = []
         self.refused: Set[int] = set()
@@ -59,17 +65,18 @@ class Peer:
     @property
     def usable(self) -> bool:
         """Whether blocks can be written to it."""
-        return self._pipes is not None and not self.fault
+        return self._tell is not None and not self.fault
 
     def open(self, name: str) -> None:
         """Opens the pipes. Raises ValueError, as vLLM expects."""
         try:
             tell = self._sender()
             try:
-                self._pipes = tell, self._node.pipe(f"tier/{self._id}/{self._mine}", "recv", token=self.token, peer=self._where)
+                self._hears = self._receiver()
             except Error:
                 tell.close()
                 raise
+            self._young, self._tell = time.monotonic() + _YOUNG, tell
         except Error as error:
             raise ValueError(f"kvpipe: {name}: {error}") from None
 
@@ -84,10 +91,20 @@ class Peer:
                     raise
             time.sleep(_LINGER / 10)
 
+    def _receiver(self) -> Pipe:
+        return self._node.pipe(f"tier/{self._id}/{self._mine}", "recv", token=self.token, peer=self._where)
+
+    def _hear_anew(self) -> None:
+        try:
+            self._hears = self._receiver()
+        except Error as error:
+            self.fault = str(error)
+
     def shut(self) -> None:
         """Closes them."""
-        for pipe in self._pipes or ():
-            pipe.close()
+        for pipe in (self._tell, self._hears):
+            if pipe is not None:
+                pipe.close()
 
     def end(self) -> None:
         """Ends the takes, without waiting for that."""
@@ -118,8 +135,8 @@ class Peer:
     def tell(self, number: int, blocks: List[int]) -> bool:
         """Says what is offered to it. False: it does not hear of that."""
         try:
-            assert self._pipes is not None
-            self._submissions.make(self._pipes[0].send_tensor, array.array("q", [number, *blocks]), timeout=0)
+            assert self._tell is not None
+            self._submissions.make(self._tell.send_tensor, array.array("q", [number, *blocks]), timeout=0)
             return True
         except (Timeout, Busy):  # no room
             pass
@@ -129,14 +146,13 @@ class Peer:
 
     def hear(self) -> None:
         """Takes what it has offered since."""
-        while self.usable:
+        while self._hears is not None and not self.fault:
             try:
-                assert self._pipes is not None
-                number, *blocks = _words(self._pipes[1].recv_tensor(timeout=0, framework="raw"))
+                number, *blocks = _words(self._hears.recv_tensor(timeout=0, framework="raw"))
             except Timeout:
                 return
             except (Error, ValueError) as error:
-                self.fault, self.left = str(error), isinstance(error, Closed) and all_sent(error)
+                self._lost(error)
                 return
             if number < 0:
                 self.refused.add(-number)
@@ -147,6 +163,16 @@ class Peer:
                     timeout=self._timeout)
             except Error:
                 self._refusals.append(number)
+
+    def _lost(self, error: Exception) -> None:
+        """Nothing comes by this pipe any more."""
+        left = isinstance(error, Closed) and all_sent(error)
+        if left and self._hears is not None and time.monotonic() < self._young:
+            self._later(self._hears.close)
+            self._hears = None
+            self._later(self._hear_anew)
+        else:
+            self.fault, self.left = str(error), left
 
     def serve(self) -> None:
         """Tells it of takes that failed, once no byte of them lands any more."""

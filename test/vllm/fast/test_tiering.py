@@ -80,6 +80,12 @@ def pair(sides):
     return a, b
 
 
+@pytest.fixture
+def old(monkeypatch):
+    """Peers are no longer young as soon as they are there."""
+    monkeypatch.setattr("kvpipe.vllm.tierpeer._YOUNG", 0)
+
+
 @pytest.fixture(scope="module")
 def settled(near, far):
     """Daemons hold nothing for anybody afterwards. What a test left half done they keep for some seconds, beside the next test."""
@@ -223,7 +229,7 @@ def test_blocks_that_are_being_written_are_refused_to_a_second_write(pair):
     assert b.block(9) in [a.block(1 if n == numbers[0] else 2) for n in a.done]
 
 
-def test_a_peer_that_closes_fails_what_it_did_not_take(pair):
+def test_a_peer_that_closes_fails_what_it_did_not_take(old, pair):
     a, b = pair
     first = a.transport.write_blocks("b", [1], [1])
     until(lambda: a.done, a, b)
@@ -239,7 +245,7 @@ def test_a_peer_that_says_nonsense_is_gone(sides, item):
     a, b = sides(timeout=0.5), sides(True)
     a.meets(b, "b"), b.meets(a, "a")
     number = a.transport.write_blocks("b", [1], [1])
-    b.transport._peers["a"]._pipes[0].send_tensor(item)
+    b.transport._peers["a"]._tell.send_tensor(item)
     until(lambda: a.transport.write_blocks("b", [2], [2]) is None, a)
     until(lambda: number in a.done + a.failed, a)
     assert b.transport.write_blocks("a", [2], [2])  # it hears well
@@ -255,7 +261,7 @@ def test_a_peer_that_never_polls(sides):
 
 
 @told_of_faults
-def test_a_peer_that_is_lost_is_said_to_be_until_it_is_removed(pair, sides):
+def test_a_peer_that_is_lost_is_said_to_be_until_it_is_removed(old, pair, sides):
     """vLLM then ends its session with it, and begins another. Nothing else makes it do so."""
     (a, b), c = pair, sides(True)
     a.meets(c, "c"), c.meets(a, "a")
@@ -273,7 +279,7 @@ def test_a_peer_that_is_lost_is_said_to_be_until_it_is_removed(pair, sides):
 @told_of_faults
 def test_a_peer_that_cannot_be_told_anything_is_lost(pair):
     a, _ = pair
-    a.transport._peers["b"]._pipes[0].close()
+    a.transport._peers["b"]._tell.close()
     assert a.transport.write_blocks("b", [1], [1]) is None
     assert "is closed" in a.transport.poll("b").peer_fault
 
@@ -310,7 +316,7 @@ def test_nothing_lands_once_a_peer_is_removed(pair, far):
 def test_a_write_to_a_peer_that_is_lost_has_not_failed_while_it_may_land(pair, far):
     """vLLM would tell the peer at once that its blocks are its own again."""
     a, b = pair
-    b.transport._peers["a"]._pipes[0].send_tensor(None)
+    b.transport._peers["a"]._tell.send_tensor(None)
     a.transport.write_blocks("b", [1], [1])
     (take,) = taking(b, "a", far.freeze)
     try:
@@ -324,11 +330,18 @@ def test_a_write_to_a_peer_that_is_lost_has_not_failed_while_it_may_land(pair, f
     take.wait_released(30)
 
 
-def test_a_peer_whose_words_lie_unread_comes_again_at_once(pair):
+@pytest.mark.parametrize("first", ["writer", "reader"])
+def test_a_peer_whose_words_lie_unread_comes_again_at_once(pair, first):
     a, b = pair
     old = [a.transport.write_blocks("b", [i], [i]) for i in range(3)]
     a.transport.remove_remote_peer("b"), b.transport.remove_remote_peer("a")
-    a.meets(b, "b"), b.meets(a, "a")
+    if first == "reader":
+        b.meets(a, "a")
+        end = time.monotonic() + 0.3
+        until(lambda: time.monotonic() > end, b)  # it hears what the writer has said before
+    a.meets(b, "b")
+    if first == "writer":
+        b.meets(a, "a")
     a.fill(9)
     number = a.transport.write_blocks("b", [4], [5])
     until(lambda: a.done, a, b)
