@@ -399,3 +399,29 @@ func TestWhatWasShownIsJudgedByTheCAsOfNow(t *testing.T) {
 	says(t, "its CA is out", StillSigned(shown, id.Roots(), then), "unknown authority")
 	says(t, "nothing was shown", StillSigned(nil, id.Roots(), then), "no certificate")
 }
+
+// TestWhatHasExpiredIsJudgedByARenewedCA as by the one before: the CA's certificate is renewed most of all when it has
+// ended, and the nodes' have ended with it. A time at which the shown one and the new CA were both valid never was.
+func TestWhatHasExpiredIsJudgedByARenewedCA(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := newCA(t) // for an hour
+		issue(t, dir, dir, "a", 10*time.Hour)
+		shown, opened := []*x509.Certificate{open(t, dir, "a").current().pair.Leaf}, time.Now()
+		time.Sleep(2 * time.Hour)
+		if err := Renew(dir, "test CA", time.Now(), 10*time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		issue(t, dir, dir, "b", time.Hour)
+		roots := open(t, dir, "b").Roots()
+		if err := StillSigned(shown, roots, opened); err != nil {
+			t.Errorf("expired since, as its CA: %v", err)
+		}
+		says(t, "it had expired before", StillSigned(shown, roots, time.Now()), "expired")
+		other := newCA(t)
+		issue(t, other, other, "b", time.Hour)
+		says(t, "another CA", StillSigned(shown, open(t, other, "b").Roots(), opened), "unknown authority")
+		if !shown[0].NotAfter.Before(time.Now()) {
+			t.Error("what was shown has changed")
+		}
+	})
+}

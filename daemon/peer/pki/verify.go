@@ -69,8 +69,18 @@ func StillSigned(shown []*x509.Certificate, roots *x509.CertPool, opened time.Ti
 	if err == nil {
 		return nil
 	}
-	if _, now := signed(shown[0], shown[1:], roots, time.Now()); now == nil {
-		return nil // signed by a CA whose certificate has been renewed since
+	now := time.Now()
+	lasts := make([]*x509.Certificate, len(shown))
+	for i, c := range shown {
+		lasts[i] = c
+		if c.NotAfter.Before(now) && !c.NotAfter.Before(opened) {
+			longer := *c
+			longer.NotAfter = now
+			lasts[i] = &longer
+		}
+	}
+	if _, again := signed(lasts[0], lasts[1:], roots, now); again == nil {
+		return nil // signed by a CA whose certificate has been renewed since, perhaps when what was shown had expired
 	}
 	return err
 }
