@@ -47,7 +47,7 @@ func (w *Watcher) xid(r report) {
 	if d.Xid != nil {
 		x.Count += d.Xid.Count
 	}
-	d.Xid = &x
+	d.Xid, w.xids[r.uuid] = &x, &x
 	e, inventory := Event{Kind: XidArrived, Device: *d, Text: XidText(r.code)}, w.now
 	w.mu.Unlock()
 	k := told{r.uuid, r.code}
@@ -58,8 +58,8 @@ func (w *Watcher) xid(r report) {
 	w.tell(inventory, e)
 }
 
-// carry copies to next what only old knows: past errors, and what a lost GPU was.
-func carry(old, next Inventory) Inventory {
+// carry copies to next what NVML does not know: past errors, and what a lost GPU was.
+func carry(old, next Inventory, xids map[string]*Xid) Inventory {
 	for i := range next.Devices {
 		d := &next.Devices[i]
 		if d.UUID == "" { // it cannot be opened any more, so it is the GPU that had its index
@@ -70,9 +70,7 @@ func carry(old, next Inventory) Inventory {
 				d.Lost, d.Problem = lost, problem
 			}
 		}
-		if was, ok := old.Device(d.UUID); ok {
-			d.Xid = was.Xid
-		}
+		d.Xid = xids[d.UUID]
 	}
 	return next
 }

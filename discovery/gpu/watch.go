@@ -74,8 +74,9 @@ type Watcher struct {
 	done   chan struct{}
 	told   map[told]time.Time // when each Xid was last reported; used by the goroutine alone
 
-	mu  sync.Mutex
-	now Inventory
+	mu   sync.Mutex
+	now  Inventory
+	xids map[string]*Xid // by UUID: the last error of each GPU, also of those that are gone
 }
 
 type told struct {
@@ -99,7 +100,7 @@ func Watch(c Config) *Watcher {
 // watch runs on src. If there is none, it only reports why.
 func watch(src source, none Inventory, notify func(Inventory, Event)) *Watcher {
 	w := &Watcher{
-		src: src, notify: notify, stop: make(chan struct{}), done: make(chan struct{}), told: map[told]time.Time{},
+		src: src, notify: notify, stop: make(chan struct{}), done: make(chan struct{}), told: map[told]time.Time{}, xids: map[string]*Xid{},
 		now: Inventory{State: Starting, Reason: "NVML is still starting"},
 	}
 	go func() {
@@ -233,7 +234,7 @@ func (w *Watcher) pause(d time.Duration) bool {
 func (w *Watcher) publish(next Inventory) {
 	w.mu.Lock()
 	old := w.now
-	next = carry(old, next)
+	next = carry(old, next, w.xids)
 	w.now = next
 	w.mu.Unlock()
 	w.tell(next, changes(old, next)...)

@@ -311,6 +311,39 @@ func TestGone(t *testing.T) {
 	})
 }
 
+// TestXidsOfAGPUThatWasGone: errors count since the daemon started, also those from before a reset that took the GPU off
+// the bus, and from before the driver was loaded anew.
+func TestXidsOfAGPUThatWasGone(t *testing.T) {
+	watching(t, two(), func(s *script, w *Watcher, h *heard) {
+		h.want(t, "state", "added GPU-0", "added GPU-1")
+		s.set(func(s *script) { s.errors = append(s.errors, report{uuid: "GPU-1", code: 79}) })
+		time.Sleep(askEvery)
+		h.want(t, "xid GPU-1")
+		s.set(func(s *script) { s.now.Devices, s.verdict = s.now.Devices[:1], gone })
+		time.Sleep(lookEvery + askEvery)
+		h.want(t, "removed GPU-1")
+		s.set(func(s *script) { s.now, s.verdict = Inventory{State: NoDriver, Reason: "unloaded"}, gone })
+		time.Sleep(lookEvery + askEvery)
+		h.want(t, "state", "removed GPU-0")
+		s.set(func(s *script) { s.now = two() })
+		time.Sleep(retry)
+		h.want(t, "state", "added GPU-0", "added GPU-1")
+		d, _ := w.Inventory().Device("GPU-1")
+		if d.Xid == nil || d.Xid.Code != 79 || d.Xid.Count != 1 {
+			t.Errorf("back again: %+v", d.Xid)
+		}
+		s.set(func(s *script) { s.errors = append(s.errors, report{uuid: "GPU-1", code: 31}) })
+		time.Sleep(askEvery)
+		h.want(t, "xid GPU-1")
+		if d, _ := w.Inventory().Device("GPU-1"); d.Xid == nil || d.Xid.Code != 31 || d.Xid.Count != 2 {
+			t.Errorf("the next one: %+v", d.Xid)
+		}
+		if d, _ := w.Inventory().Device("GPU-0"); d.Xid != nil {
+			t.Errorf("of the other: %+v", d.Xid)
+		}
+	})
+}
+
 // TestCannotBeOpened: one that does not even say its UUID any more is the one that was at its place.
 func TestCannotBeOpened(t *testing.T) {
 	watching(t, two(), func(s *script, w *Watcher, h *heard) {
