@@ -190,6 +190,7 @@ static enum kv_came attempt(struct attempt *a)
 	struct kv_paths paths = { .n = 1 };
 	const char *path;
 
+	kv_regions_sweep(a->kv); /* also while no daemon takes the session: the system gets the pages back */
 	if (a->kv->helper.nunfenced == KV_UNFENCED) /* nowhere to keep another one's socket */
 		return KV_AGAIN;
 	memcpy(paths.path[0], a->kv->path, sizeof(paths.path[0]));

@@ -2,6 +2,7 @@
 /* Sessions that the next daemon does not come for, does not want or wants smaller, and daemons that die again and again. */
 #include "restarts.h"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
@@ -584,6 +585,7 @@ static void smaller_quota(void)
 	for (int i = 0; i < 2; i++)
 		CHECK_INT(kvpipe_mem_alloc(kv, 4096, KVPIPE_MEM_NO_HUGE, &addr[i], &region[i]), 0);
 	await_seen(1);
+	int fd = kv->regions->fd;
 	fake_refuse(f, KVPIPE_E_QUOTA, "8192 bytes, the limit is 4096");
 	fake_hang_up(f);
 	fake_await_requests(f, KVPIPE_CTL_HELLO, 4);
@@ -592,6 +594,9 @@ static void smaller_quota(void)
 	CHECK_INT(kvpipe_mem_unregister(kv, region[0], WAIT), 0);
 	CHECK_FAILS(kvpipe_mem_unregister(kv, region[0], KV_MS), KVPIPE_E_UNAVAILABLE, "the limit is 4096");
 	CHECK(msync(addr[0], 4096, MS_ASYNC) != 0); /* it is not mapped any more */
+	for (int i = 0; i < 2000 && fcntl(fd, F_GET_SEALS) >= 0; i++)
+		poll(NULL, 0, 5);
+	CHECK(fcntl(fd, F_GET_SEALS) < 0); /* nor open, though no daemon takes the session: the system has its pages again */
 	pthread_mutex_lock(&world.lock);
 	world.regions = 0;
 	pthread_mutex_unlock(&world.lock);
