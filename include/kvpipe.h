@@ -430,7 +430,9 @@ struct kvpipe_extend_opts {
 	const struct kvpipe_blocks *blocks;  /* appended: each starts at the token where the offer ended. An offer
 	                                      * has at most 4,096 pieces, including the first. For an opaque group
 	                                      * only one piece may have blocks (else INVALID): the one after which
-	                                      * they are final */
+	                                      * they are final. If ranks offer for themselves under one key, their
+	                                      * pieces of one number have the same tokens (INVALID if a piece reaches
+	                                      * into another rank's earlier or later one) */
 	uint32_t nblocks;
 	uint32_t flags;              /* KVPIPE_OP_LAYERED, KVPIPE_OP_SEALED */
 	uint64_t after;

@@ -18,6 +18,9 @@ func (m *Machine) submitExtend(s *session, sub *Submit, in *ExtendOp) {
 	if cause.Reason == OK {
 		cause = mb.offer.carries(len(mb.segs), in.Blocks)
 	}
+	if cause.Reason == OK {
+		cause = mb.offer.inStep(mb.ranks, len(mb.segs), in.Blocks)
+	}
 	ids := idsOf(in)
 	if cause.Reason == OK {
 		cause = m.within(s, quotaBlockIDs, ids)
@@ -79,8 +82,10 @@ func (mb *member) continues(lists []layout.BlockList) Cause {
 	return Cause{}
 }
 
-func (mb *member) opaque(group uint32) bool {
-	for _, s := range mb.ranks {
+func (mb *member) opaque(group uint32) bool { return isOpaque(mb.ranks, group) }
+
+func isOpaque(ranks []*session, group uint32) bool {
+	for _, s := range ranks {
 		if g := s.layout.Group(group); g != nil {
 			return g.Kind == layout.Opaque
 		}

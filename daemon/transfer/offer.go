@@ -19,7 +19,8 @@ type offer struct {
 	members        []*member
 	ranks          []*session // ascending rank
 	layouts        []RankLayout
-	joined         bool // all of the engine's ranks here are in it
+	joined         bool             // all of the engine's ranks here are in it
+	cuts           map[uint32][]cut // by group, ascending; of offers that each rank makes for itself
 	consumers      int
 	claims         []*claim
 	serves         []*serve // transfers that were admitted and are not fenced yet
@@ -77,6 +78,9 @@ func (m *Machine) submitOffer(s *session, sub *Submit, in *OfferOp) {
 	}
 	if cause.Reason == OK && o != nil {
 		cause = o.carries(0, in.Blocks)
+	}
+	if cause.Reason == OK && o != nil {
+		cause = o.inStep(ranks, 0, in.Blocks)
 	}
 	if cause.Reason != OK {
 		m.refuse(s, sub, cause)
@@ -230,6 +234,7 @@ func (mb *member) add(blocks []layout.BlockList, after uint64, layered bool) {
 	if n := len(mb.segs); n > 0 {
 		tokens = max(tokens, mb.segs[n-1].tokens)
 	}
+	mb.offer.cut(mb, len(mb.segs), blocks)
 	mb.segs = append(mb.segs, portion{blocks, after, layered, tokens})
 	if mb.ends == nil && !mb.sealed {
 		mb.ends = map[uint32]uint32{}

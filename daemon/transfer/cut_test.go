@@ -1,0 +1,101 @@
+package transfer_test
+
+import (
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// TestRanksExtendInStep: the ranks' pieces with one number are one segment of a take. Tokens that one rank has in another segment than the others
+// would be missing from theirs, and the take would end NOT_FOUND although every rank offered everything: the piece is refused.
+func TestRanksExtendInStep(t *testing.T) {
+	l, err := layout.New([]layout.View{
+		{Region: 1, NumBlocks: 64, BlockStride: 64, TokenStride: 64, HeadStride: 64, ContentBytes: 64, Kind: layout.Paged, BlockSize: 1, Heads: 1, TotalHeads: 1, Part: "kv"},
+		{Region: 2, NumBlocks: 64, BlockStride: 64, ContentBytes: 64, Kind: layout.Opaque, Group: 1, Heads: 1, TotalHeads: 1, Part: "ssm"},
+	}, []layout.Field{{Key: "model", Value: "m"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens := func(first, end uint32) []layout.BlockList {
+		b := layout.BlockList{FirstToken: first, NTokens: end - first}
+		for id := first; id < end; id++ {
+			b.IDs = append(b.IDs, id)
+		}
+		return []layout.BlockList{b}
+	}
+	state := func(lists []layout.BlockList) []layout.BlockList {
+		return append(lists, layout.BlockList{Group: 1, NTokens: 1, IDs: []uint32{7}})
+	}
+	type piece struct {
+		rank   int
+		blocks []layout.BlockList
+	}
+	for name, c := range map[string]struct {
+		pieces []piece // each rank's first one is its offer
+		want   string  // why the last one is refused; "": it is not
+	}{
+		"alike":                            {[]piece{{0, tokens(0, 8)}, {0, tokens(8, 16)}, {1, tokens(0, 8)}, {1, tokens(8, 16)}}, ""},
+		"in turns":                         {[]piece{{0, tokens(0, 8)}, {1, tokens(0, 8)}, {1, tokens(8, 16)}, {0, tokens(8, 16)}}, ""},
+		"one has fewer in the end":         {[]piece{{0, tokens(0, 8)}, {1, tokens(0, 8)}, {0, tokens(8, 16)}, {1, tokens(8, 12)}}, ""},
+		"one has none of the second piece": {[]piece{{0, tokens(0, 8)}, {1, tokens(0, 8)}, {0, tokens(8, 16)}, {1, nil}, {0, nil}, {1, nil}}, ""},
+		"one has fewer in its only piece":  {[]piece{{0, tokens(0, 8)}, {1, tokens(0, 4)}, {0, tokens(8, 16)}}, ""},
+		"state with the same piece":        {[]piece{{0, tokens(0, 8)}, {1, tokens(0, 8)}, {0, state(tokens(8, 16))}, {1, state(tokens(8, 16))}}, ""},
+		"one had fewer before": {
+			[]piece{{0, tokens(0, 8)}, {1, tokens(0, 4)}, {1, tokens(4, 16)}},
+			`key "k": group 0: piece 1 has tokens 4 to 16 here, and piece 0 has tokens 0 to 8 at other ranks; extend on every rank by the same tokens`,
+		},
+		"one had fewer before, and is faster": {
+			[]piece{{1, tokens(0, 4)}, {1, tokens(4, 16)}, {0, tokens(0, 8)}},
+			`key "k": group 0: piece 0 has tokens 0 to 8 here, and piece 1 has tokens 4 to 16 at other ranks`,
+		},
+		"one has more": {
+			[]piece{{0, tokens(0, 4)}, {0, tokens(4, 8)}, {0, tokens(8, 16)}, {1, tokens(0, 4)}, {1, tokens(4, 16)}},
+			`group 0: piece 1 has tokens 4 to 16 here, and piece 2 has tokens 8 to 16 at other ranks`,
+		},
+		"one begins later": {
+			[]piece{{0, tokens(0, 8)}, {1, nil}, {1, tokens(0, 8)}},
+			`group 0: piece 1 has tokens 0 to 8 here, and piece 0 has tokens 0 to 8 at other ranks`,
+		},
+		"state with a later piece": {
+			[]piece{{0, state(tokens(0, 8))}, {1, tokens(0, 8)}, {1, state(tokens(8, 16))}},
+			`key "k": group 1 is opaque, and has its blocks in piece 1 here and in piece 0 at another rank; give them with the same piece on every rank`,
+		},
+		"state with an earlier piece": {
+			[]piece{{0, tokens(0, 8)}, {0, state(tokens(8, 16))}, {1, state(tokens(0, 8))}},
+			`group 1 is opaque, and has its blocks in piece 0 here and in piece 1 at another rank`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEnds(t, nil)
+			for rank := range uint32(2) {
+				s := transfer.SessionID(rank + 1)
+				e.step(transfer.SessionOpened{Session: s, Engine: "p", Instance: "i", Role: transfer.Worker, Rank: rank, TPWorld: 2, Credits: 100})
+				e.step(transfer.LayoutSet{Session: s, Layout: l})
+			}
+			offers := map[int]uint64{}
+			for i, p := range c.pieces {
+				s := transfer.SessionID(p.rank + 1)
+				target, extends := offers[p.rank]
+				if p.blocks == nil {
+					p.blocks = []layout.BlockList{{Group: 1}} // a piece, but of nothing
+				}
+				var op uint64
+				if extends {
+					op = e.submit(s, &transfer.ExtendOp{Target: target, Blocks: p.blocks})
+				} else {
+					op = e.submit(s, &transfer.OfferOp{Key: []byte("k"), Token: anyToken, Blocks: p.blocks})
+					offers[p.rank] = op
+				}
+				switch {
+				case i == len(c.pieces)-1 && c.want != "":
+					e.is(op, transfer.Failed, transfer.Invalid, c.want)
+				case extends:
+					e.isDone(op)
+				default:
+					e.runs(op)
+				}
+			}
+		})
+	}
+}
