@@ -141,6 +141,8 @@ int kv_adopt_move(const struct kv_adopt *a, int *out)
 	const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 	int uffd = watch(a), err = 0;
 
+	if (uffd < 0 && !a->quiesced && (errno == EMFILE || errno == ENFILE))
+		return kv_err(KVPIPE_E_QUOTA, "mem_adopt: userfaultfd: %s", kv_why(errno));
 	if (uffd < 0 && !a->quiesced)
 		return kv_err(KVPIPE_E_UNAVAILABLE,
 			      "mem_adopt: userfaultfd, which keeps writes from being lost, is not to be had: %s: let nobody write "

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -280,9 +281,74 @@ static void unprivileged(void)
 	unmap(p, 2 * PAGE);
 }
 
+/* Where this process may open no more files, neither /proc nor a sandbox is to blame. left: how many it may still open. */
+static void few_files(int left)
+{
+	uint8_t *p = pages(2 * PAGE);
+	kvpipe_region_t region;
+	struct rlimit files, few;
+
+	begin();
+	pattern(p, 2 * PAGE, 7);
+	CHECK_INT(getrlimit(RLIMIT_NOFILE, &files), 0);
+	few = files;
+	int lowest = dup(0);
+	CHECK(lowest >= 0 && close(lowest) == 0);
+	few.rlim_cur = (rlim_t)(lowest + left);
+	CHECK_INT(setrlimit(RLIMIT_NOFILE, &few), 0);
+	CHECK_FAILS(adopt(p, 2 * PAGE, 0, &region), KVPIPE_E_QUOTA, "ulimit -n");
+	CHECK_INT(setrlimit(RLIMIT_NOFILE, &files), 0);
+	check_pattern(p, 2 * PAGE, 7);
+	CHECK_INT(adopt(p, 2 * PAGE, 0, &region), 0);
+	end();
+	unmap(p, 2 * PAGE);
+}
+
+static void no_files(void)
+{
+	few_files(0); /* for /proc/self/smaps */
+	few_files(1); /* for the memfd, beside the userfaultfd */
+}
+
+static void no_more_userfaultfds(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_userfaultfd, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENFILE),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+
+	forbid(code, KV_COUNT(code));
+}
+
+static void *without_files(void *arg)
+{
+	uint8_t *p = arg;
+	kvpipe_region_t region;
+
+	no_more_userfaultfds();
+	CHECK_FAILS(adopt(p, 2 * PAGE, 0, &region), KVPIPE_E_QUOTA, "fs.file-max");
+	check_pattern(p, 2 * PAGE, 8);
+	return NULL;
+}
+
+/* The same where the node has no more. */
+static void nodes_files(void)
+{
+	uint8_t *p = pages(2 * PAGE);
+
+	begin();
+	pattern(p, 2 * PAGE, 8);
+	on_a_thread(without_files, p);
+	end();
+	unmap(p, 2 * PAGE);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = { TEST(arguments), TEST(refused), TEST(schedulers), TEST(no_userfaultfd),
-					     TEST(before_linux_5_14), TEST(signals_before_linux_5_14), TEST(unprivileged) };
+					     TEST(before_linux_5_14), TEST(signals_before_linux_5_14), TEST(unprivileged), TEST(no_files),
+					     TEST(nodes_files) };
 	return RUN(tests);
 }
