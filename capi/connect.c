@@ -126,6 +126,8 @@ static int greet(kvpipe_t *kv, int64_t deadline)
 		err = kv_err(KVPIPE_E_UNAVAILABLE, "%s: the daemon does not answer within %s: " KV_LOOK, kv->path, KV_SPAN(deadline - start));
 	else if (err == 0 && got < 0 && m.full)
 		err = kv_err(KVPIPE_E_QUOTA, "connect: %s", kv_why(EMFILE));
+	else if (err == 0 && got == KV_RECV_BAD)
+		err = kv_err(KVPIPE_E_INCOMPATIBLE, "%s: a malformed message instead of a welcome: is it kvpiped?", kv->path);
 	else if (err == 0 && got < 0)
 		err = kv_err(KVPIPE_E_UNAVAILABLE, "%s: the daemon closed the connection without a reason", kv->path);
 	else if (err == 0 && m.head.type == KVPIPE_CTL_WELCOME)

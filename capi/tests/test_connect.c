@@ -197,6 +197,39 @@ static void shown_out(void)
 	rmdir(dir);
 }
 
+/* Answers with something that is no message of a daemon, and stays. */
+static void *babble(void *listener)
+{
+	int conn = accept4(*(int *)listener, NULL, NULL, SOCK_CLOEXEC);
+	char rest[8];
+
+	CHECK(conn >= 0 && send(conn, "HTTP/1.1 400", 12, MSG_NOSIGNAL) == 12);
+	while (recv(conn, rest, sizeof(rest), 0) > 0)
+		;
+	close(conn);
+	return NULL;
+}
+
+/* Who listens there and is no kvpiped has not closed the connection. */
+static void another_service(void)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	pthread_t service;
+	kvpipe_t *kv;
+
+	make_dir();
+	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/s", dir);
+	int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	CHECK(bind(s, (struct sockaddr *)&addr, sizeof(addr)) == 0 && listen(s, 1) == 0);
+	CHECK(pthread_create(&service, NULL, babble, &s) == 0);
+	struct kvpipe_connect_opts o = WORKER(.socket = addr.sun_path);
+	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_INCOMPATIBLE, "instead of a welcome: is it kvpiped?");
+	CHECK(pthread_join(service, NULL) == 0);
+	close(s);
+	unlink(addr.sun_path);
+	rmdir(dir);
+}
+
 /* Every 20 ms; a connect() that is begun anew each time outlasts them all. */
 enum { TICKS = 500 };
 static volatile sig_atomic_t ticks;
@@ -510,7 +543,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(success), TEST(no_daemon),
-		TEST(refused), TEST(shown_out), TEST(full_backlog), TEST(bad_welcomes), TEST(arguments), TEST(sizes), TEST(no_files), TEST(sandbox), TEST(crowded), TEST(codes),
+		TEST(refused), TEST(shown_out), TEST(another_service), TEST(full_backlog), TEST(bad_welcomes), TEST(arguments), TEST(sizes), TEST(no_files), TEST(sandbox), TEST(crowded), TEST(codes),
 	};
 	return RUN(tests);
 }
