@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
@@ -57,8 +58,8 @@ func (m *Manager) begin(t target, hint string) bool {
 		d.hints = append(d.hints, hint)
 		return true
 	}
-	p := m.pace[t.addr]
-	d := &dial{hints: []string{hint}, again: p != nil && p.problem != ""}
+	failed := func(p *backoff) bool { return p.problem != "" }
+	d := &dial{hints: []string{hint}, again: slices.ContainsFunc(m.paces(t), failed)}
 	if t.node == "" && m.hinted(d.again) >= maxDialing {
 		return false
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
-// backoff paces the attempts at one address.
+// backoff paces the attempts at one address, or those of clients that name a forbidden one.
 type backoff struct {
 	wait    time.Duration
 	until   time.Time
@@ -26,14 +26,32 @@ const (
 	tellAgain = time.Minute
 )
 
+// forbidden is the key in pace under which clients rest that name an address and are refused it. It says nothing of who
+// is there: a node that is configured with that address is dialed all the same.
+func forbidden(addr string) string { return "forbidden " + addr }
+
+// paces returns what holds up the attempts at a target. The caller holds mu.
+func (m *Manager) paces(t target) (all []*backoff) {
+	keys := []string{t.addr}
+	if t.node == "" {
+		keys = append(keys, forbidden(t.addr))
+	}
+	for _, k := range keys {
+		if p := m.pace[k]; p != nil {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
 // rest waits until the target may be dialed again or the manager closes. moved: the configuration by now has another
 // address for the node, or none.
 func (m *Manager) rest(t target) (moved bool) {
 	for {
 		m.mu.Lock()
 		var pause time.Duration
-		if p := m.pace[t.addr]; p != nil {
-			pause = time.Until(p.until)
+		for _, p := range m.paces(t) {
+			pause = max(pause, time.Until(p.until))
 		}
 		moved = t.node != "" && m.nodes[t.node] != t.addr
 		reloaded := m.reloaded
@@ -76,6 +94,7 @@ func (m *Manager) outlived(c *channel, cause transfer.Cause) {
 func (m *Manager) answered(addr string) {
 	p := m.pace[addr]
 	delete(m.pace, addr)
+	delete(m.pace, forbidden(addr))
 	if p != nil && p.muted != "" {
 		m.pace[addr] = &backoff{wait: firstWait, muted: p.muted}
 	}
@@ -85,11 +104,14 @@ func (m *Manager) answered(addr string) {
 // node it logs a failure that is new or another one; clients that named an address are told themselves. The caller
 // holds mu.
 func (m *Manager) slower(t target, err error) {
-	addr := t.addr
-	p := m.pace[addr]
+	addr, key, no := t.addr, t.addr, (*forbiddenError)(nil)
+	if t.node == "" && errors.As(err, &no) {
+		key = forbidden(addr)
+	}
+	p := m.pace[key]
 	if p == nil {
 		p = &backoff{wait: firstWait}
-		m.pace[addr] = p
+		m.pace[key] = p
 	}
 	if now := time.Now(); t.node != "" && p.problem != err.Error() && now.Sub(p.told) >= tellAgain {
 		p.told = now
@@ -109,7 +131,7 @@ func (m *Manager) slower(t target, err error) {
 		return
 	}
 	for a := range m.pace {
-		if a != addr && !m.isConfigured(a) {
+		if a != key && !m.isConfigured(a) {
 			delete(m.pace, a)
 			return
 		}

@@ -108,7 +108,7 @@ type Manager struct {
 	channels map[string]*channel // by node
 	lost     map[string]uint64   // by node: epoch of its last channel that is known to be over
 	dialing  map[target]*dial
-	pace     map[string]*backoff // by address
+	pace     map[string]*backoff // by address, or forbidden address
 	stats    Stats
 
 	lying struct { // channels with messages from Queue

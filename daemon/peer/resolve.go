@@ -19,6 +19,12 @@ type target struct {
 	node string
 }
 
+// forbiddenError is the error of an attempt that ends before anybody is dialed: a client named the address, and the
+// configuration does not allow it.
+type forbiddenError struct{ *finalError }
+
+func (e *forbiddenError) Unwrap() error { return e.finalError }
+
 // resolve turns a client's hint into a target, within what the configuration allows. A client cannot make the daemon
 // dial anything else.
 func (m *Manager) resolve(hint string) (target, *finalError) {
@@ -98,7 +104,7 @@ func (m *Manager) addresses(ctx context.Context, t target) ([]string, error) {
 	case far:
 		return nil, final(transfer.Denied, "peer address %q is not a loopback address, and this daemon runs insecure: name one that is, or remove insecure and give tls.ca, tls.cert and tls.key", t.addr)
 	}
-	return nil, m.outside(t.addr, allow)
+	return nil, &forbiddenError{m.outside(t.addr, allow)}
 }
 
 func lookUp(ctx context.Context, host string) ([]netip.Addr, error) {

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
@@ -78,6 +79,32 @@ func TestAHintOutsideAllowIsDeniedAtOnceAndNobodyIsDialed(t *testing.T) {
 	if _, st := b.Snapshot(); st.Opened+st.Refused != 0 {
 		t.Errorf("b was dialed: %+v", st)
 	}
+}
+
+// TestAHintOutsideAllowHoldsUpNobodyElse: a client that is refused an address knows nothing of who is there, so the
+// node that the configuration has at that address is dialed at once, and nothing is said of it. The client's own
+// attempts still have pauses: each may look up a name.
+func TestAHintOutsideAllowHoldsUpNobodyElse(t *testing.T) {
+	cl := newCluster(t)
+	a, b := cl.node("a", func(c *Config) { c.DialMax = time.Hour }), cl.node("b", nil)
+	a.Reload(map[string]string{"b": b.addr}, prefixes("10.0.0.0/8"))
+	began := time.Now()
+	for range 3 {
+		fails(t, a, b.addr, transfer.Denied, "peers.allow")
+	}
+	if took := time.Since(began); took < firstWait/2+firstWait {
+		t.Errorf("three refusals within %s: no pauses", took)
+	}
+	if all, _ := a.Snapshot(); len(all) != 1 || all[0].Problem != "" {
+		t.Errorf("%+v, want no problem of b", all)
+	}
+	a.Manager.mu.Lock()
+	resting := a.pace[b.addr]
+	a.Manager.mu.Unlock()
+	if resting != nil {
+		t.Errorf("b has to wait until %s, for another pause of %s after that", resting.until, resting.wait)
+	}
+	met(a, b)
 }
 
 // A long list is cut short: the error travels.
