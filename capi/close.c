@@ -38,6 +38,7 @@ static void free_memory(kvpipe_t *kv)
 		if (p->orphan) /* in a forked child, others lie on the stacks of the parent's threads */
 			free(p);
 	}
+	free(kv->helper.body);
 	free(kv->sq.ends);
 	free(kv->slots);
 	free(kv->layers);

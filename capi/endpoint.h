@@ -74,7 +74,7 @@ uint32_t kv_block_bytes(uint64_t capacity);
 uint64_t kv_home_bytes(uint64_t capacity);                 /* size of a home's arena for that capacity */
 int kv_pool_new(uint64_t bytes, uint32_t block, struct kv_pool **out);
 void kv_pool_unref(struct kv_pool *p);
-void kv_pool_forget(struct kv_pool *p); /* in a forked child: the memory is the parent's */
+void kv_pool_forget(struct kv_pool *p); /* kv_pool_unref() in a forked child: the memory is the parent's */
 uint32_t kv_pool_need(const struct kv_pool *p, uint64_t bytes); /* in blocks */
 bool kv_pool_fits(struct kv_pool *p, uint32_t blocks);
 bool kv_pool_take(struct kv_pool *p, uint32_t blocks, struct kv_span *out); /* all of them or none */

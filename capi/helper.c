@@ -177,10 +177,8 @@ int kv_helper_start(kvpipe_t *kv)
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	int err = pthread_create(&kv->helper.thread, NULL, run, kv);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (err != 0) {
-		free(kv->helper.body);
+	if (err != 0)
 		return kv_err(KVPIPE_E_QUOTA, "cannot start the session's thread: %s", strerror(err));
-	}
 	kv->helper.started = true;
 	pthread_setname_np(kv->helper.thread, "kvpipe");
 	return 0;
@@ -193,7 +191,6 @@ void kv_helper_stop(kvpipe_t *kv)
 	pthread_mutex_unlock(&kv->lock);
 	kv_event_signal(kv->helper.wake);
 	pthread_join(kv->helper.thread, NULL);
-	free(kv->helper.body);
 	kv->helper.started = false;
 }
 

@@ -43,9 +43,11 @@ void kvpipe_msg_free(kvpipe_msg_t *m)
 	if (m == NULL)
 		return;
 	/* In a forked child the blocks are the parent's, and are not mapped. */
-	if (m->pool != NULL && kv_process_is(m->process))
-		kv_pool_return(m->pool, &m->span);
-	else if (m->pool == NULL)
+	if (m->pool == NULL)
 		free(m->data);
+	else if (kv_process_is(m->process))
+		kv_pool_return(m->pool, &m->span);
+	else
+		kv_pool_forget(m->pool);
 	free(m);
 }

@@ -70,7 +70,8 @@ void kv_pool_unref(struct kv_pool *p)
 
 void kv_pool_forget(struct kv_pool *p)
 {
-	if (p->refs != 1) /* messages that point to it were inherited as well; their memory is not mapped here */
+	/* The lock may be held by a thread that is not here. */
+	if (__atomic_sub_fetch(&p->refs, 1, __ATOMIC_ACQ_REL) != 0)
 		return;
 	free(p->used);
 	free(p);

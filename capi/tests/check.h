@@ -53,6 +53,11 @@
 		return; \
 	} while (0)
 
+/* Whether p is an allocation that was not freed. Only sanitizers know: elsewhere the function is not there. */
+extern int is_allocation(const volatile void *p) __asm__("__sanitizer_get_ownership") __attribute__((weak));
+
+#define CHECK_FREED(p) CHECK(is_allocation == NULL || !is_allocation(p))
+
 struct test {
 	const char *name;
 	void (*run)(void);

@@ -45,6 +45,7 @@ static void in_child(void)
 	uint32_t len = sizeof(token);
 	kvpipe_op_t id;
 	int fd = kv->ctl.fd;
+	void *own[] = { kv, kv->helper.body, kv->regions }; /* copies that the fork made */
 
 	CHECK(!mapped(addr) && !mapped(kv->rings.c) && !mapped(kv->rings.d));
 #define CLOSED(call) CHECK_FAILS(call, KVPIPE_E_CLOSED, "belongs to the parent process: connect again after fork()")
@@ -80,6 +81,8 @@ static void in_child(void)
 	CHECK_INT(strcmp(kvpipe_advertise(kv), ""), 0);
 	kvpipe_op_free(kv, op);
 	kvpipe_close(kv);
+	for (size_t i = 0; i < KV_COUNT(own); i++)
+		CHECK_FREED(own[i]);
 	CHECK(fcntl(fd, F_GETFD) >= 0); /* the number may be somebody else's by now: left alone */
 }
 

@@ -768,9 +768,12 @@ static void forked(void)
 	start(0, 0);
 	CHECK_INT(kvpipe_pipe_send(tx, &t, WAIT), 0);
 	CHECK_INT(kvpipe_pipe_recv(rx, WAIT, &kept), 0);
+	struct kv_pool *pool = kept->pool;
+	CHECK(pool != NULL);
 	pid_t child = fork();
 	CHECK(child >= 0);
 	if (child == 0) {
+		void *own[] = { pool, pool->used, kept }; /* copies that the fork made */
 		CHECK_FAILS(kvpipe_pipe_send(tx, NULL, 0), KVPIPE_E_CLOSED, "belongs to the parent process");
 		CHECK_FAILS(kvpipe_pipe_recv(rx, 0, &m), KVPIPE_E_CLOSED, "belongs to the parent process");
 		CHECK_FAILS(kvpipe_pipe_flush(tx, 0), KVPIPE_E_CLOSED, "belongs to the parent process");
@@ -779,6 +782,8 @@ static void forked(void)
 		kvpipe_pipe_close(tx);
 		kvpipe_pipe_close(rx);
 		kvpipe_close(kv);
+		for (size_t i = 0; i < KV_COUNT(own); i++)
+			CHECK_FREED(own[i]);
 		_exit(0);
 	}
 	int status;
