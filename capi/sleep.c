@@ -124,12 +124,15 @@ static int await_read(struct change *c)
 }
 
 /* While no daemon has the session and no operation waits for one, nothing touches the memory: the region is marked invalid, and the
- * next daemon is told so. 1: done. */
+ * next daemon is told so. A daemon that is stopping is about to be gone. 1: done. */
 static int without_daemon(struct change *c)
 {
 	kvpipe_t *kv = c->kv;
+	struct timespec ts = kv_timespec(c->deadline);
 
 	pthread_mutex_lock(&kv->lock);
+	while (kv->state == KV_LEAVING && kv_now() < c->deadline)
+		pthread_cond_timedwait(&kv->back, &kv->lock, &ts);
 	int err = kv_await_untold(kv, c->what, c->deadline);
 	if (err == 0 && kv->state == KV_AWAY && kv->live == NULL) {
 		c->r->invalid = true;

@@ -289,6 +289,29 @@ static void away(void)
 	stop(&s);
 }
 
+static void *die_later(void *f)
+{
+	poll(NULL, 0, 50);
+	fake_die(f);
+	return NULL;
+}
+
+/* A daemon that is stopping still fences. Once it has gone the call needs no daemon either. */
+static void leaving(void)
+{
+	struct sleeper s = start();
+	pthread_t end;
+
+	fake_bye(s.f, KVPIPE_E_UNAVAILABLE, "the daemon is stopping");
+	while (kvpipe_connected(s.kv) == 1)
+		sched_yield();
+	CHECK(pthread_create(&end, NULL, die_later, s.f) == 0);
+	CHECK_INT(kvpipe_mem_invalidate(s.kv, s.region, 2 * KV_SEC), 0);
+	CHECK_INT(allocated(&s), 0);
+	CHECK(pthread_join(end, NULL) == 0);
+	stop(&s);
+}
+
 /* Memory of the program's that is not all there is no good to the next daemon either, and nothing is said to it. */
 static void away_sparse(void)
 {
@@ -420,7 +443,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(memory), TEST(registered), TEST(older), TEST(not_in_time), TEST(submitted_before), TEST(restart), TEST(away),
-		TEST(away_sparse), TEST(nap), TEST(while_unregistering), TEST(threads),
+		TEST(leaving), TEST(away_sparse), TEST(nap), TEST(while_unregistering), TEST(threads),
 	};
 	return RUN(tests);
 }
