@@ -119,8 +119,10 @@ func refusal(body []byte) error {
 		return errSelf
 	case reason == uint32(transfer.Unavailable) || reason == uint32(transfer.PeerGone):
 		return fmt.Errorf("refused: %s", text) // it will be back
+	case reason == uint32(transfer.OK) || reason > uint32(transfer.Closed):
+		reason = uint32(transfer.Unavailable) // a newer peer's reason, or none: it is a failure all the same
 	}
-	return final(transfer.Reason(min(reason, uint32(transfer.Closed))), "refused: %s", text)
+	return final(transfer.Reason(reason), "refused: %s", text)
 }
 
 // greet does the dialing side's part of a new connection: TLS, Hello, Hello. The channel that it returns is installed

@@ -3,6 +3,7 @@ package peer
 import (
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"strings"
 	"testing"
@@ -294,5 +295,26 @@ func TestACertificateSaysWhoRefuses(t *testing.T) {
 		if err == nil || node != c.node || errors.Is(err, errSelf) != c.self {
 			t.Errorf("%v from %q is taken for %v", c.says, c.certificate, err)
 		}
+	}
+}
+
+// TestARefusalIsAFailureWhateverItsReason: one that names no failure, or one that only newer daemons know, is none of
+// those that mean something else to the client, least of all success.
+func TestARefusalIsAFailureWhateverItsReason(t *testing.T) {
+	cl := newCluster(t)
+	id := cl.identity("b")
+	for _, reason := range []uint32{uint32(transfer.OK), uint32(transfer.Closed) + 1, 999, 1002, 1 << 31} {
+		a := cl.node("a", nil)
+		refuses := rawListener(t, func(conn net.Conn) {
+			s := tls.Server(conn, id.Config(alpnControl))
+			if _, err := readHello(newFrames(s)); err != nil {
+				return
+			}
+			b, _ := appendClose(nil, 0, reason, "not today")
+			_, _ = s.Write(b)
+			_, _ = io.Copy(io.Discard, s)
+		})
+		a.Reload(map[string]string{"b": refuses}, nil)
+		fails(t, a, "b", transfer.Unavailable, "refused: not today")
 	}
 }
