@@ -20,8 +20,9 @@ type delayedSubmit struct {
 // delayedSubmits are those of one session, in the order in which they came.
 type delayedSubmits struct {
 	list  []*delayedSubmit
-	n     int // those that have not ended
-	ranks int // of these, the ones about ranks; the others only wait their turn
+	named map[uint64]*delayedSubmit // those that have not ended, by their user data
+	n     int                       // those that have not ended
+	ranks int                       // of these, the ones about ranks; the others only wait their turn
 	ids   int
 }
 
@@ -70,6 +71,7 @@ func (h *homecoming) delay(m *Machine, s *session, sub *Submit) bool {
 		return true
 	}
 	h.keep(x)
+	h.offer(x, 1)
 	if x.until > 0 {
 		m.arm(&x.late, x, wakeDeadline, x.until)
 	}
@@ -88,12 +90,7 @@ func endedBy(op Op) (target uint64, ok bool) {
 }
 
 // find looks for a submission that waits.
-func (l *delayedSubmits) find(user uint64) *delayedSubmit {
-	if i := slices.IndexFunc(l.list, func(x *delayedSubmit) bool { return !x.ended && x.sub.UserData == user }); i >= 0 {
-		return l.list[i]
-	}
-	return nil
-}
+func (l *delayedSubmits) find(user uint64) *delayedSubmit { return l.named[user] }
 
 func (h *homecoming) keep(x *delayedSubmit) {
 	l := &x.s.delayed
@@ -102,6 +99,12 @@ func (h *homecoming) keep(x *delayedSubmit) {
 	}
 	l.list = append(l.list, x)
 	l.count(x, 1)
+	if l.named == nil {
+		l.named = map[uint64]*delayedSubmit{}
+	}
+	if l.named[x.sub.UserData] == nil { // no client uses a number twice at a time
+		l.named[x.sub.UserData] = x
+	}
 }
 
 func (l *delayedSubmits) count(x *delayedSubmit, n int) {
@@ -131,6 +134,7 @@ func (h *homecoming) releaseOf(m *Machine, s *session) {
 			h.keep(x)
 		default:
 			m.disarm(&x.late)
+			h.offer(x, -1)
 			x.resume(m)
 		}
 	}
@@ -140,6 +144,7 @@ func (h *homecoming) releaseOf(m *Machine, s *session) {
 func (h *homecoming) forget(m *Machine, s *session) {
 	for _, x := range s.delayed.list {
 		m.disarm(&x.late)
+		h.offer(x, -1)
 	}
 	s.delayed = delayedSubmits{}
 	h.waiting = slices.DeleteFunc(h.waiting, func(w *session) bool { return w == s })
@@ -157,6 +162,10 @@ func (x *delayedSubmit) end(m *Machine, status Status, cause Cause) {
 	m.disarm(&x.late)
 	x.ended = true
 	s.delayed.count(x, -1)
+	h.offer(x, -1)
+	if s.delayed.named[x.sub.UserData] == x {
+		delete(s.delayed.named, x.sub.UserData)
+	}
 	m.endUnbegun(s, &x.sub, status, cause)
 	x.sub = Submit{}
 	switch l := &s.delayed; {
@@ -189,13 +198,21 @@ func (x *delayedSubmit) withdraw(m *Machine) {
 }
 
 // offers says whether an offer under the key waits here. Then takes wait for it, whatever became of an earlier offer.
-func (h *homecoming) offers(key string) bool {
-	return slices.ContainsFunc(h.waiting, func(s *session) bool {
-		return slices.ContainsFunc(s.delayed.list, func(x *delayedSubmit) bool {
-			in, offers := x.sub.Op.(*OfferOp)
-			return offers && string(in.Key) == key
-		})
-	})
+func (h *homecoming) offers(key string) bool { return h.offered[key] > 0 }
+
+// offer counts n more submissions like x, if it is an offer. Of one that has ended nothing is left to count.
+func (h *homecoming) offer(x *delayedSubmit, n int) {
+	in, offers := x.sub.Op.(*OfferOp)
+	if !offers {
+		return
+	}
+	if h.offered == nil {
+		h.offered = map[string]int{}
+	}
+	key := string(in.Key)
+	if h.offered[key] += n; h.offered[key] == 0 {
+		delete(h.offered, key)
+	}
 }
 
 // resume submits the submission, with the time that is left.

@@ -1,8 +1,10 @@
 package transfer_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/layout"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
@@ -78,6 +80,44 @@ func TestDelayedIDsCountWithTheRest(t *testing.T) {
 	e.step(transfer.SessionOpened{Session: 3, Engine: "e", Instance: "i", Role: transfer.Worker, Rank: 1, TPWorld: 2, Credits: 1000, Resumed: true})
 	e.step(transfer.LayoutSet{Session: 3, Layout: oneRank(t)})
 	e.keeps(1, 8)
+}
+
+// TestEndingWhatIsDelayedCostsLittle, and so does asking for a key of which an offer has ended: however much waits for ranks that are not back.
+func TestEndingWhatIsDelayedCostsLittle(t *testing.T) {
+	cost := func(waiting int, op func(i uint64) transfer.Op, by transfer.SessionID) time.Duration {
+		m := transfer.New(transfer.Config{Node: "a", Random: func() uint64 { return 1 << 32 }})
+		m.Step(1, transfer.Awaited{Sessions: []transfer.AwaitedSession{{Engine: "e", Instance: "i", Role: transfer.Worker, Layout: true}}, For: 60 * transfer.Second})
+		m.Step(1, transfer.SessionOpened{Session: 1, Engine: "e", Instance: "i", Role: transfer.Scheduler, Rank: transfer.NoRank, Credits: 1 << 20})
+		m.Step(1, transfer.SessionOpened{Session: 2, Engine: "f", Role: transfer.Worker, Credits: 1 << 20})
+		m.Step(1, transfer.LayoutSet{Session: 2, Layout: oneRank(t)})
+		m.Step(1, transfer.Submit{Session: 2, UserData: 1, Op: &transfer.OfferOp{Key: []byte("ended"), Token: anyToken, Sealed: true, Blocks: someBlocks(0, 1)}})
+		m.Step(1, transfer.Submit{Session: 2, UserData: 2, Op: &transfer.WithdrawOp{Target: 1}})
+		for i := range waiting {
+			m.Step(1, transfer.Submit{Session: 1, UserData: 1<<40 + uint64(i), Op: &transfer.OfferOp{Key: fmt.Appendf(nil, "key %d", i), Token: anyToken}})
+		}
+		user := uint64(2)
+		return leastOf10(func(int) func() {
+			return func() {
+				for range 200 {
+					user++
+					m.Step(1, transfer.Submit{Session: by, UserData: user, Op: op(user)})
+				}
+			}
+		})
+	}
+	for name, c := range map[string]struct {
+		by transfer.SessionID
+		op func(i uint64) transfer.Op
+	}{
+		"cancels of what is over": {1, func(uint64) transfer.Op { return &transfer.CancelOp{Target: 1} }},
+		"takes of what has ended": {2, func(i uint64) transfer.Op {
+			return &transfer.TakeOp{Key: []byte("ended"), Token: anyToken, TakeID: i, LayerSlot: transfer.NoSlot, Blocks: someBlocks(1, 1)}
+		}},
+	} {
+		if alone, among := cost(1, c.op, c.by), cost(60000, c.op, c.by); among > 10*alone {
+			t.Errorf("200 %s take %v, and %v while 60000 offers wait for their ranks", name, alone, among)
+		}
+	}
 }
 
 // TestWhatIsDelayedEndsOnce: at its deadline, or with its session, and not again when the ranks are back.

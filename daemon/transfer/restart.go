@@ -32,7 +32,8 @@ type homecoming struct {
 	limit    Time // nobody is awaited after this time
 	until    Time // takes wait for unknown keys until this time
 	end      timer
-	waiting  []*session // sessions that have submissions waiting, in the order in which they began to wait
+	waiting  []*session     // sessions that have submissions waiting, in the order in which they began to wait
+	offered  map[string]int // how many offers wait, by key
 }
 
 // afterHome is how long offers may take to come in once the last session is back.
