@@ -25,7 +25,7 @@ const (
 type Inventory struct {
 	State   State
 	Reason  string   // of Partial and Unknown
-	Links   []Link   // by index
+	Links   []Link   // by index; the last known ones where State is Partial and they could not be read
 	Devices []Device // by name; none without RDMA
 }
 

@@ -21,7 +21,13 @@ const attempts = 5
 
 // Read takes an inventory. It takes about a millisecond, and may be called from any goroutine.
 func (s Source) Read() *Inventory {
-	v := &Inventory{State: Complete}
+	v, _ := s.read()
+	return v
+}
+
+// read is Read. An error says that the links are unknown.
+func (s Source) read() (v *Inventory, unknown error) {
+	v = &Inventory{State: Complete}
 	var reasons []string
 	fail := func(what string, err error) {
 		if err != nil {
@@ -34,15 +40,15 @@ func (s Source) Read() *Inventory {
 		v.State = Unknown
 	}
 	fail("links and addresses (netlink)", err)
-	unknown := err != nil
+	unknown = err
 	v.Devices, err = s.devices()
 	fail("RDMA devices (sysfs)", err)
 	s.join(v)
-	if unknown && len(v.Devices) == 0 {
+	if unknown != nil && len(v.Devices) == 0 {
 		v.State = Unknown
 	}
 	v.Reason = strings.Join(reasons, "; ")
-	return v
+	return v, unknown
 }
 
 // explain adds what a system call's error means for whoever runs the daemon.

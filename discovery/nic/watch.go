@@ -80,9 +80,14 @@ func (w *Watcher) follow() {
 		default:
 		}
 		start := time.Now()
-		now := w.cfg.Source.Read()
+		now, unknown := w.cfg.Source.read()
 		took = time.Since(start)
-		if before := w.now.Load(); !reflect.DeepEqual(now, before) {
+		before := w.now.Load()
+		if unknown != nil && len(before.Links) > 0 {
+			// Whoever heard that no link is there would leave those that are.
+			now = &Inventory{State: Partial, Reason: now.Reason, Links: before.Links, Devices: before.Devices}
+		}
+		if !reflect.DeepEqual(now, before) {
 			w.now.Store(now)
 			if w.cfg.Changed != nil {
 				w.cfg.Changed(before, now)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"syscall"
@@ -218,6 +219,28 @@ func TestNetlinkRefused(t *testing.T) {
 			t.Errorf("a route without netlink: %v", err)
 		}
 	}
+}
+
+// A kernel that cannot be asked for a moment, here since no descriptor is left, takes no NIC away: what was known stays, and is said to be
+// incomplete, since data links would move from NICs that are there.
+func TestALookThatFailsTakesNothingAway(t *testing.T) {
+	root, in := inside(t)
+	if !in {
+		return
+	}
+	w := watch(t, root, 10*time.Millisecond)
+	before := w.until("all", func(v *Inventory) bool { return v.State == Complete && len(v.Links) > 0 })
+	var limit syscall.Rlimit
+	w.do(syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
+	none := limit
+	none.Cur = 0
+	w.do(syscall.Setrlimit(syscall.RLIMIT_NOFILE, &none))
+	now := w.until("a look that fails", func(v *Inventory) bool { return v.State != Complete })
+	w.do(syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit))
+	if now.State != Partial || !strings.Contains(now.Reason, "links and addresses (netlink): too many open files") || !reflect.DeepEqual(now.Links, before.Links) {
+		t.Errorf("%+v\nbefore: %+v", *now, *before)
+	}
+	w.until("all again", func(v *Inventory) bool { return v.State == Complete && v.Reason == "" })
 }
 
 // Events without end do not keep a CPU busy, and a change is seen within a second all the same.
