@@ -94,7 +94,6 @@ static void session_lost(kvpipe_t *kv)
 {
 	struct kv_op *op, *next;
 
-	kv_drain(kv); /* what it said before it went still counts */
 	settle_cancels(kv);
 	for (op = kv->live; op != NULL; op = next) {
 		next = op->live_next;
@@ -114,6 +113,7 @@ void kv_daemon_gone(kvpipe_t *kv)
 {
 	pthread_mutex_lock(&kv->sq.lock);
 	pthread_mutex_lock(&kv->lock);
+	kv_drain(kv); /* what it said before it went still counts, also that it broke the protocol */
 	bool over = kv->closing || kv->role == KVPIPE_ROLE_ENDPOINT || kv_is_over(kv->state);
 	if (!over)
 		session_lost(kv);

@@ -308,6 +308,24 @@ static void hostile(void)
 	kvpipe_close(kv);
 	fake_stop(f);
 
+	/* One that is noticed only when its daemon has gone: the session does not go on with the next. */
+	f = fake_start(&by_hand);
+	kv = fake_connect(f);
+	op = fake_take(kv, 0, 0);
+	fake_await_submissions(f, 1);
+	fake_set_cq_tail(f, 100000);
+	fake_hang_up(f);
+	while (__atomic_load_n(&kv->state, __ATOMIC_RELAXED) == KV_LIVE) /* no call looks before */
+		poll(NULL, 0, 1);
+	CHECK_INT(kvpipe_wait_released(kv, op, WAIT), 0);
+	CHECK_INT(kvpipe_wait(kv, op, 0, c), 0);
+	CHECK(c[0].status == KVPIPE_FAILED && c[0].reason == KVPIPE_E_CLOSED);
+	CHECK_HAS(c[0].message, "cq_tail is 100000");
+	CHECK_FAILS(kvpipe_poll(kv, c, 8), KVPIPE_E_CLOSED, "cq_tail is 100000");
+	CHECK_INT(fake_sessions(f), 1);
+	kvpipe_close(kv);
+	fake_stop(f);
+
 	f = fake_start(&by_hand);
 	kv = fake_connect(f);
 	fake_take(kv, 0, 0);
