@@ -183,7 +183,7 @@ func (d *Daemon) permission() (sys.ListenOptions, error) {
 }
 
 func groupID(name string) (int, error) {
-	if id, err := strconv.ParseUint(name, 10, 31); err == nil && id > 0 {
+	if id, err := strconv.ParseUint(name, 10, 31); err == nil {
 		return int(id), nil // by its number, wherever its name is kept
 	}
 	g, err := user.LookupGroup(name)

@@ -26,7 +26,7 @@ func TestCheckFiles(t *testing.T) {
 
 // TestAGroupByItsNumber: one that only a directory service knows, or nobody, has a number all the same.
 func TestAGroupByItsNumber(t *testing.T) {
-	for name, want := range map[string]int{"61234": 61234, "root": 0, "0": -1, "-5": -1, "4294967296": -1} {
+	for name, want := range map[string]int{"61234": 61234, "root": 0, "0": 0, "-5": -1, "4294967296": -1} {
 		id, err := groupID(name)
 		if (err == nil) != (want >= 0) || err == nil && id != want {
 			t.Errorf("%q: %d, %v; want %d", name, id, err, want)

@@ -150,7 +150,7 @@ struct kvpipe_connect_opts {
  * Errors:
  *  - UNAVAILABLE: no daemon (the message says how to start it), or a sandbox forbids eventfd2.
  *  - DENIED: no permission for the socket (the message names the group or user that has it).
- *  - INCOMPATIBLE: no common ABI version (the message names both sides' versions).
+ *  - INCOMPATIBLE: no common ABI version (the message names both sides' versions), or who listens is no kvpiped.
  *  - BUSY: that rank of that instance has a session. */
 KVPIPE_API int kvpipe_connect(const struct kvpipe_connect_opts *opts, kvpipe_t **out);
 
@@ -263,7 +263,7 @@ struct kvpipe_adopt_opts {
  *    io_uring buffers, what CUDA registered of less than a page): take those after adopting.
  *  - BUSY: adopted already.
  *  - UNAVAILABLE: no userfaultfd.
- *  - QUOTA: no memory (64 MiB more are needed during the call), or the daemon's limit.
+ *  - QUOTA: no memory (64 MiB more are needed during the call), no free descriptor, or the daemon's limit.
  *  - TIMEOUT: the daemon did not answer.
  *
  * Waits for the daemon at most 5 s. */
@@ -300,7 +300,7 @@ KVPIPE_API int kvpipe_mem_unregister(kvpipe_t *kv, kvpipe_region_t region, int64
  * Allocate all of it again before you revalidate the region.
  *
  * Returns 0 at once if the region is already invalid. While the daemon is away and no operation waits for it, the
- * call needs no daemon: the region is invalid for the next one too. A scheduler that reaches the next daemon later
+ * call needs no daemon (one that is stopping is first waited for to be gone): the region is invalid for the next one too. A scheduler that reaches the next daemon later
  * brings its offers along, so withdraw those first.
  *
  * Waits at most timeout_ns (0: 5 s).
@@ -391,7 +391,8 @@ KVPIPE_API int kvpipe_progress(kvpipe_t *kv, uint64_t value);
 /* ---- operations ------------------------------------------------------------------------------------------- */
 /* Block ids of one group. Entry i of the list holds the tokens of the group's block number first_token / block_size
  * + i, so the list has ceil((first_token + ntokens) / block_size) - first_token / block_size entries. Exactly the
- * tokens [first_token, first_token + ntokens) are read or written. Lists of opaque groups pair by position. */
+ * tokens [first_token, first_token + ntokens) are read or written. Lists of opaque groups pair by position.
+ * One list is for all ranks that an operation is for: they have blocks of one size in that group (else INVALID). */
 struct kvpipe_blocks {
 	uint32_t group;
 	uint32_t first_token;

@@ -8,7 +8,8 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/layout"
 )
 
-// cut is what the ranks' pieces with one number have of a group together: a segment of each take (see spans). Tokens
+// cut is what all ranks' pieces with one number have of a group, from the first token to the last: a segment of each
+// take (see spans). Tokens
 // that a rank has within another segment would be missing from this one, although the rank offered them. So a piece
 // must not reach into what other ranks have in earlier or later pieces.
 type cut struct {
@@ -23,6 +24,9 @@ func cutOf(ranks []*session, seg int, b *layout.BlockList) cut {
 	return cut{seg, b.FirstToken, b.FirstToken + b.NTokens}
 }
 
+// nothing says whether a list is for no tokens. It may name a block all the same: the one within which it begins.
+func nothing(b *layout.BlockList) bool { return len(b.IDs) == 0 || b.NTokens == 0 }
+
 // place is where the cut of that piece is in a group's cuts, or belongs.
 func (c cut) place(cuts []cut) (int, bool) {
 	return slices.BinarySearchFunc(cuts, c, func(a, b cut) int { return cmp.Compare(a.seg, b.seg) })
@@ -35,7 +39,7 @@ func (o *offer) inStep(ranks []*session, seg int, lists []layout.BlockList) Caus
 	}
 	for i := range lists {
 		b := &lists[i]
-		if len(b.IDs) == 0 {
+		if nothing(b) {
 			continue
 		}
 		c, cuts := cutOf(ranks, seg, b), o.cuts[b.Group]
@@ -56,7 +60,7 @@ func (o *offer) inStep(ranks []*session, seg int, lists []layout.BlockList) Caus
 			return because(Invalid, "key %s: group %d is opaque, and has its blocks in piece %d here and in piece %d at another rank; give them with the same piece on every rank",
 				short(o.key), b.Group, seg, cuts[other].seg)
 		default:
-			return because(Invalid, "key %s: group %d: piece %d has tokens %d to %d here, and piece %d has tokens %d to %d at other ranks; extend on every rank by the same tokens",
+			return because(Invalid, "key %s: group %d: piece %d has tokens %d to %d here, and piece %d has tokens %d to %d of all ranks; extend on every rank by the same tokens",
 				short(o.key), b.Group, seg, c.first, c.end, cuts[other].seg, cuts[other].first, cuts[other].end)
 		}
 	}
@@ -70,7 +74,7 @@ func (o *offer) cut(mb *member, seg int, lists []layout.BlockList) {
 	}
 	for i := range lists {
 		b := &lists[i]
-		if len(b.IDs) == 0 {
+		if nothing(b) {
 			continue
 		}
 		if o.cuts == nil {

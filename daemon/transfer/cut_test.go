@@ -11,7 +11,7 @@ import (
 // would be missing from theirs, and the take would end NOT_FOUND although every rank offered everything: the piece is refused.
 func TestRanksExtendInStep(t *testing.T) {
 	l, err := layout.New([]layout.View{
-		{Region: 1, NumBlocks: 64, BlockStride: 64, TokenStride: 64, HeadStride: 64, ContentBytes: 64, Kind: layout.Paged, BlockSize: 1, Heads: 1, TotalHeads: 1, Part: "kv"},
+		{Region: 1, NumBlocks: 64, BlockStride: 128, TokenStride: 64, HeadStride: 64, ContentBytes: 64, Kind: layout.Paged, BlockSize: 2, Heads: 1, TotalHeads: 1, Part: "kv"},
 		{Region: 2, NumBlocks: 64, BlockStride: 64, ContentBytes: 64, Kind: layout.Opaque, Group: 1, Heads: 1, TotalHeads: 1, Part: "ssm"},
 	}, []layout.Field{{Key: "model", Value: "m"}}, nil)
 	if err != nil {
@@ -19,10 +19,13 @@ func TestRanksExtendInStep(t *testing.T) {
 	}
 	tokens := func(first, end uint32) []layout.BlockList {
 		b := layout.BlockList{FirstToken: first, NTokens: end - first}
-		for id := first; id < end; id++ {
+		for id := first / 2; id < (end+1)/2; id++ {
 			b.IDs = append(b.IDs, id)
 		}
 		return []layout.BlockList{b}
+	}
+	within := func(at uint32) []layout.BlockList { // for no tokens: it names the block within which it begins
+		return []layout.BlockList{{FirstToken: at, IDs: []uint32{at / 2}}}
 	}
 	state := func(lists []layout.BlockList) []layout.BlockList {
 		return append(lists, layout.BlockList{Group: 1, NTokens: 1, IDs: []uint32{7}})
@@ -40,22 +43,24 @@ func TestRanksExtendInStep(t *testing.T) {
 		"one has fewer in the end":         {[]piece{{0, tokens(0, 8)}, {1, tokens(0, 8)}, {0, tokens(8, 16)}, {1, tokens(8, 12)}}, ""},
 		"one has none of the second piece": {[]piece{{0, tokens(0, 8)}, {1, tokens(0, 8)}, {0, tokens(8, 16)}, {1, nil}, {0, nil}, {1, nil}}, ""},
 		"one has fewer in its only piece":  {[]piece{{0, tokens(0, 8)}, {1, tokens(0, 4)}, {0, tokens(8, 16)}}, ""},
+		"one has a piece for no tokens":    {[]piece{{0, tokens(0, 8)}, {1, tokens(0, 5)}, {1, within(5)}}, ""},
+		"one begins with no tokens":        {[]piece{{0, within(7)}, {1, tokens(0, 2)}, {1, tokens(2, 4)}}, ""},
 		"state with the same piece":        {[]piece{{0, tokens(0, 8)}, {1, tokens(0, 8)}, {0, state(tokens(8, 16))}, {1, state(tokens(8, 16))}}, ""},
 		"one had fewer before": {
 			[]piece{{0, tokens(0, 8)}, {1, tokens(0, 4)}, {1, tokens(4, 16)}},
-			`key "k": group 0: piece 1 has tokens 4 to 16 here, and piece 0 has tokens 0 to 8 at other ranks; extend on every rank by the same tokens`,
+			`key "k": group 0: piece 1 has tokens 4 to 16 here, and piece 0 has tokens 0 to 8 of all ranks; extend on every rank by the same tokens`,
 		},
 		"one had fewer before, and is faster": {
 			[]piece{{1, tokens(0, 4)}, {1, tokens(4, 16)}, {0, tokens(0, 8)}},
-			`key "k": group 0: piece 0 has tokens 0 to 8 here, and piece 1 has tokens 4 to 16 at other ranks`,
+			`key "k": group 0: piece 0 has tokens 0 to 8 here, and piece 1 has tokens 4 to 16 of all ranks`,
 		},
 		"one has more": {
 			[]piece{{0, tokens(0, 4)}, {0, tokens(4, 8)}, {0, tokens(8, 16)}, {1, tokens(0, 4)}, {1, tokens(4, 16)}},
-			`group 0: piece 1 has tokens 4 to 16 here, and piece 2 has tokens 8 to 16 at other ranks`,
+			`group 0: piece 1 has tokens 4 to 16 here, and piece 2 has tokens 8 to 16 of all ranks`,
 		},
 		"one begins later": {
 			[]piece{{0, tokens(0, 8)}, {1, nil}, {1, tokens(0, 8)}},
-			`group 0: piece 1 has tokens 0 to 8 here, and piece 0 has tokens 0 to 8 at other ranks`,
+			`group 0: piece 1 has tokens 0 to 8 here, and piece 0 has tokens 0 to 8 of all ranks`,
 		},
 		"state with a later piece": {
 			[]piece{{0, state(tokens(0, 8))}, {1, tokens(0, 8)}, {1, state(tokens(8, 16))}},

@@ -4,7 +4,8 @@ import "github.com/kvpipe/kvpipe/daemon/layout"
 
 // What a producer grants is kept until the take is released: block ids, segments with their plans, layouts. Together
 // with what the producer's node asks for here it counts against MaxHeld. So a mad producer ends takes of its own
-// offers, and not the daemon that took. What its segments lack is kept as a set of the take's own block ids (lack).
+// offers, and not the daemon that took. What its segments lack is kept as a set of the take's own block ids,
+// with at most a quarter more set aside (lack).
 
 // What grants take besides block ids, in units of 4 bytes, the size of a block id.
 const (

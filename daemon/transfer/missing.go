@@ -8,8 +8,7 @@ import (
 )
 
 // lack adds to the blocks that the producer does not have. A producer may let as many segments as it likes lack some, or
-// the same ones, so a few are set aside until they are worth a walk through all that are missing. If any are set aside,
-// others are missing.
+// the same ones, so a few are set aside until they are worth a walk through all that are missing.
 func (t *take) lack(runs []layout.Run) {
 	t.aside = append(t.aside, runs...)
 	if len(t.aside) >= len(t.missing)/4 {

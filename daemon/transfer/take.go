@@ -37,7 +37,7 @@ type take struct {
 	sent        bool   // the producer sent everything
 	sentSegs    int
 	missing     []layout.Run // blocks that the producer does not have
-	aside       []layout.Run // some more, see lack
+	aside       []layout.Run // some more, see lack; none if nothing is in missing
 	failed      []layout.Run // all blocks; made when account needs them
 	layers      []uint32     // see countLayers
 	layersReady uint32

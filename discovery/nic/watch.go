@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -85,7 +86,11 @@ func (w *Watcher) follow() {
 		before := w.now.Load()
 		if unknown != nil && len(before.Links) > 0 {
 			// Whoever heard that no link is there would leave those that are.
-			now = &Inventory{State: Partial, Reason: now.Reason, Links: before.Links, Devices: before.Devices}
+			now.State, now.Links = Partial, slices.Clone(before.Links)
+			for i := range now.Links {
+				now.Links[i].RDMA = nil
+			}
+			w.cfg.Source.join(now)
 		}
 		if !reflect.DeepEqual(now, before) {
 			w.now.Store(now)

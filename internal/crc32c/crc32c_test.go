@@ -65,6 +65,17 @@ func TestAgreesWithTheStandardLibrary(t *testing.T) {
 	}
 }
 
+// Without the kernel the other tests compare the standard library with itself.
+func TestTheKernelIsTested(t *testing.T) {
+	if !wide {
+		t.Skip("this processor has no AVX-512 with VPCLMULQDQ: fold is not tested here")
+	}
+	b := random(4 * stride)
+	if got, want := ^fold(^uint32(7), b), want(7, b); got != want {
+		t.Errorf("%#x, want %#x", got, want)
+	}
+}
+
 // What is summed in parts has the sum of the whole.
 func TestParts(t *testing.T) {
 	b := random(64 << 10)

@@ -85,8 +85,8 @@ class Node:
         """Ends the session and all that it has. Returns when nothing touches its memory any more, or
         after 5 s.
 
-        Other threads' calls that the daemon does not answer have 5 s to end before that. A call that takes
-        longer ends the session itself, later.
+        Other threads' calls that the daemon does not answer have 5 s more to end before that. A call that takes
+        longer ends the session when it returns; until then its memory may be touched.
         """
         self._session.close(_PATIENCE)
 

@@ -61,7 +61,7 @@ class KVPipeTransport(_Transport):  # type: ignore[misc]
 
     def add_remote_peer_async(self, peer_id: str, agent_metadata: bytes, base_addr: int, num_blocks: int,
                               block_len: int) -> "Future[None]":
-        """The same without waiting. vLLM calls it since 0.33."""
+        """The same without waiting, unless the peer is there already: remove_remote_peer() comes first. vLLM calls it since 0.33."""
         try:
             peer = self._peer(peer_id, read(agent_metadata), num_blocks, block_len)
         except ValueError as error:

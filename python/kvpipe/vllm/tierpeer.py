@@ -78,6 +78,7 @@ class Peer:
                 raise
             self._young, self._tell = time.monotonic() + _YOUNG, tell
         except Error as error:
+            self.fault = str(error)
             raise ValueError(f"kvpipe: {name}: {error}") from None
 
     def _sender(self) -> Pipe:

@@ -8,7 +8,7 @@ import threading
 import time
 
 import pytest
-from engines import idle
+from engines import LATE, idle
 from vllm.v1.kv_offload.tiering.p2p.data.base import DataTransport, PollResult
 
 import kvpipe
@@ -364,7 +364,7 @@ def test_nothing_waits_for_a_daemon_that_stands_still(pair, near, sides):
         assert a.transport.cancel(made[:10]) == []
         a.transport.remove_remote_peer("b")
         meeting = a.meeting(c, "c")
-        assert time.monotonic() - began < 2.5 and not meeting.done()
+        assert time.monotonic() - began < 2.5 + LATE and not meeting.done()
     finally:
         near.process.send_signal(signal.SIGCONT)
     c.meets(a, "a"), meeting.result()
