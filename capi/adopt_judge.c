@@ -123,7 +123,7 @@ static int survey(struct kv_adopt *a, struct survey *s)
 	size_t size = 0;
 	struct vma v = { .start = 0 }, next;
 
-	if (f == NULL && (errno == EMFILE || errno == ENFILE))
+	if (f == NULL && kv_no_files(errno))
 		return kv_err(KVPIPE_E_QUOTA, "mem_adopt: /proc/self/smaps: %s", kv_why(errno));
 	if (f == NULL)
 		return kv_err(KVPIPE_E_UNAVAILABLE, "mem_adopt: /proc/self/smaps, which tells memory's kind: %s: mount /proc, or use "

@@ -141,7 +141,7 @@ int kv_adopt_move(const struct kv_adopt *a, int *out)
 	const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 	int uffd = watch(a), err = 0;
 
-	if (uffd < 0 && !a->quiesced && (errno == EMFILE || errno == ENFILE))
+	if (uffd < 0 && !a->quiesced && kv_no_files(errno))
 		return kv_err(KVPIPE_E_QUOTA, "mem_adopt: userfaultfd: %s", kv_why(errno));
 	if (uffd < 0 && !a->quiesced)
 		return kv_err(KVPIPE_E_UNAVAILABLE,

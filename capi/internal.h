@@ -591,6 +591,7 @@ void kv_memory_drop(struct kv_memory *m);
 int kv_memfd(const char *name, unsigned int flags);
 /* An errno in words. If descriptors have run out, they say whose and which limit to raise. */
 const char *kv_why(int err);
+bool kv_no_files(int err); /* no descriptor is left */
 /* Whether a sandbox forbids the system call that failed with err. Only for calls that have no other cause of such an errno. */
 bool kv_forbidden(int err);
 #define KV_ALLOW(calls) "allow " calls " in this process's sandbox (a container's seccomp profile)"

@@ -33,6 +33,8 @@ const char *kv_why(int err)
 	return strerror(err);
 }
 
+bool kv_no_files(int err) { return err == EMFILE || err == ENFILE; }
+
 bool kv_forbidden(int err) { return err == EPERM || err == EACCES || err == ENOSYS; }
 
 /* When a signal interrupts a call, the kernel takes back what it had allocated. So pieces are halved until they get through. */

@@ -299,9 +299,9 @@ KVPIPE_API int kvpipe_mem_unregister(kvpipe_t *kv, kvpipe_region_t region, int64
  * it is. After this call, give its pages back with fallocate(FALLOC_FL_PUNCH_HOLE) or MADV_REMOVE, or keep them.
  * Allocate all of it again before you revalidate the region.
  *
- * Returns 0 at once if the region is already invalid. While the daemon is away and no operation waits for it, the
- * call needs no daemon (one that is stopping is first waited for to be gone): the region is invalid for the next one too. A scheduler that reaches the next daemon later
- * brings its offers along, so withdraw those first.
+ * Returns 0 at once if the region is already invalid. While the daemon is away (one that is stopping is waited for to
+ * be gone) and no operation waits for it, the call needs no daemon: the region is invalid for the next one too. A
+ * scheduler that reaches the next daemon later brings its offers along, so withdraw those first.
  *
  * Waits at most timeout_ns (0: 5 s).
  *

@@ -140,13 +140,13 @@ static void forbid(struct sock_filter *code, size_t n)
 	CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog) == 0);
 }
 
-/* As containers do it: the system call is not there for this thread. */
-static void forbid_userfaultfd(void)
+/* Has that system call fail for this thread. */
+static void fail_userfaultfd(uint32_t err)
 {
 	struct sock_filter code[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_userfaultfd, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | err),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
 
@@ -158,7 +158,7 @@ static void *without_userfaultfd(void *arg)
 	uint8_t *p = arg;
 	kvpipe_region_t region;
 
-	forbid_userfaultfd();
+	fail_userfaultfd(EPERM); /* as containers do it */
 	CHECK_FAILS(adopt(p, 2 * PAGE, 0, &region), KVPIPE_E_UNAVAILABLE,
 		    "userfaultfd, which keeps writes from being lost, is not to be had: Operation not permitted: let nobody write "
 		    "meanwhile and say so with KVPIPE_ADOPT_QUIESCED");
@@ -310,24 +310,12 @@ static void no_files(void)
 	few_files(1); /* for the memfd, beside the userfaultfd */
 }
 
-static void no_more_userfaultfds(void)
-{
-	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_userfaultfd, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENFILE),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-
-	forbid(code, KV_COUNT(code));
-}
-
 static void *without_files(void *arg)
 {
 	uint8_t *p = arg;
 	kvpipe_region_t region;
 
-	no_more_userfaultfds();
+	fail_userfaultfd(ENFILE);
 	CHECK_FAILS(adopt(p, 2 * PAGE, 0, &region), KVPIPE_E_QUOTA, "fs.file-max");
 	check_pattern(p, 2 * PAGE, 8);
 	return NULL;

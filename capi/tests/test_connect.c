@@ -153,6 +153,31 @@ static void refused(void)
 	fake_stop(f);
 }
 
+/* Who listens at a socket of its own, and a thread that talks to those who connect. */
+struct service {
+	struct sockaddr_un addr;
+	int listener;
+	pthread_t thread;
+};
+
+static void serve(struct service *d, void *(*talk)(void *listener))
+{
+	*d = (struct service){ .addr.sun_family = AF_UNIX, .listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0) };
+	make_dir();
+	snprintf(d->addr.sun_path, sizeof(d->addr.sun_path), "%s/s", dir);
+	CHECK(bind(d->listener, (struct sockaddr *)&d->addr, sizeof(d->addr)) == 0 && listen(d->listener, 1) == 0);
+	CHECK(pthread_create(&d->thread, NULL, talk, &d->listener) == 0);
+}
+
+static void end_service(struct service *d)
+{
+	shutdown(d->listener, SHUT_RDWR); /* a thread that waits for the next one hears of it */
+	CHECK(pthread_join(d->thread, NULL) == 0);
+	close(d->listener);
+	unlink(d->addr.sun_path);
+	rmdir(dir);
+}
+
 /* Says BYE to whoever connects and closes the connection, without having read anything. */
 static void *show_out(void *listener)
 {
@@ -178,23 +203,14 @@ static void *show_out(void *listener)
 /* Before HELLO was sent (EPIPE), before it was read (ECONNRESET), or while it is on its way: the reason is heard. */
 static void shown_out(void)
 {
-	struct sockaddr_un addr = { .sun_family = AF_UNIX };
-	pthread_t daemon;
+	struct service d;
 	kvpipe_t *kv;
 
-	make_dir();
-	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/s", dir);
-	int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	CHECK(bind(s, (struct sockaddr *)&addr, sizeof(addr)) == 0 && listen(s, 1) == 0);
-	CHECK(pthread_create(&daemon, NULL, show_out, &s) == 0);
-	struct kvpipe_connect_opts o = WORKER(.socket = addr.sun_path);
+	serve(&d, show_out);
+	struct kvpipe_connect_opts o = WORKER(.socket = d.addr.sun_path);
 	for (int i = 0; i < 300; i++)
 		CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_QUOTA, "connect: this connection made room for others");
-	shutdown(s, SHUT_RDWR);
-	CHECK(pthread_join(daemon, NULL) == 0);
-	close(s);
-	unlink(addr.sun_path);
-	rmdir(dir);
+	end_service(&d);
 }
 
 /* Answers with something that is no message of a daemon, and stays. */
@@ -213,21 +229,13 @@ static void *babble(void *listener)
 /* Who listens there and is no kvpiped has not closed the connection. */
 static void another_service(void)
 {
-	struct sockaddr_un addr = { .sun_family = AF_UNIX };
-	pthread_t service;
+	struct service d;
 	kvpipe_t *kv;
 
-	make_dir();
-	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/s", dir);
-	int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	CHECK(bind(s, (struct sockaddr *)&addr, sizeof(addr)) == 0 && listen(s, 1) == 0);
-	CHECK(pthread_create(&service, NULL, babble, &s) == 0);
-	struct kvpipe_connect_opts o = WORKER(.socket = addr.sun_path);
+	serve(&d, babble);
+	struct kvpipe_connect_opts o = WORKER(.socket = d.addr.sun_path);
 	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_INCOMPATIBLE, "instead of a welcome: is it kvpiped?");
-	CHECK(pthread_join(service, NULL) == 0);
-	close(s);
-	unlink(addr.sun_path);
-	rmdir(dir);
+	end_service(&d);
 }
 
 /* Every 20 ms; a connect() that is begun anew each time outlasts them all. */

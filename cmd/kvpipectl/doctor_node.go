@@ -36,27 +36,12 @@ func (d *doctor) connection() ([]finding, int) {
 		return []finding{d.noSocket()}, 0
 	case errors.Is(err, fs.ErrPermission):
 		return []finding{d.noPermission()}, 0
-	case errors.Is(err, syscall.ECONNREFUSED) && kind(d.socket)&fs.ModeSocket == 0:
-		if kind(d.socket).IsDir() {
-			return []finding{problem(check, "name the socket in it: "+filepath.Join(d.socket, "kvpiped.sock"), "%s is no socket, but a directory", d.socket)}, 0
-		}
-		return []finding{problem(check, "name the socket of engines (--socket, KVPIPE_SOCKET)", "%s is no socket", d.socket)}, 0
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return []finding{problem(check, "start the daemon: systemctl start kvpiped, or kvpiped --dev; in a container, mount the socket's directory, not the socket, so that a new daemon's socket is seen",
-			"%s is there, but nobody listens on it", d.socket)}, 0
+		return []finding{d.nobody()}, 0
 	case errors.Is(err, syscall.EPROTOTYPE):
 		return []finding{problem(check, "name the socket of engines, not the admin socket (--socket, KVPIPE_SOCKET)", "%s is a socket of another kind", d.socket)}, 0
 	}
 	return []finding{problem(check, "name another one with --socket or KVPIPE_SOCKET", "%s: %v", d.socket, err)}, 0
-}
-
-// kind returns what lies at path; that of a socket for what cannot be looked at, such as a socket without a file.
-func kind(path string) fs.FileMode {
-	st, err := os.Stat(path)
-	if err != nil {
-		return fs.ModeSocket
-	}
-	return st.Mode().Type()
 }
 
 // dialEngines connects as libkvpipe does. strange says why libkvpipe would not talk to whoever is there.
@@ -70,6 +55,18 @@ func (d *doctor) noSocket() finding {
 		return problem("socket", fmt.Sprintf("start the daemon: systemctl start kvpiped, or kvpiped --dev; in a container, mount %s from the node", dir), "%s does not exist", dir)
 	}
 	return problem("socket", "start the daemon: systemctl start kvpiped, or kvpiped --dev; or set KVPIPE_SOCKET to where it listens", "%s does not exist", d.socket)
+}
+
+// nobody is for what refuses to be connected to: perhaps it is no socket.
+func (d *doctor) nobody() finding {
+	switch st, err := os.Stat(d.socket); {
+	case err != nil || st.Mode()&fs.ModeSocket != 0: // a socket without a file cannot be looked at
+		return problem("socket", "start the daemon: systemctl start kvpiped, or kvpiped --dev; in a container, mount the socket's directory, not the socket, so that a new daemon's socket is seen",
+			"%s is there, but nobody listens on it", d.socket)
+	case st.IsDir():
+		return problem("socket", "name the socket in it: "+filepath.Join(d.socket, "kvpiped.sock"), "%s is no socket, but a directory", d.socket)
+	}
+	return problem("socket", "name the socket of engines (--socket, KVPIPE_SOCKET)", "%s is no socket", d.socket)
 }
 
 func (d *doctor) noPermission() finding {

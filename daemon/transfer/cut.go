@@ -9,9 +9,8 @@ import (
 )
 
 // cut is what all ranks' pieces with one number have of a group, from the first token to the last: a segment of each
-// take (see spans). Tokens
-// that a rank has within another segment would be missing from this one, although the rank offered them. So a piece
-// must not reach into what other ranks have in earlier or later pieces.
+// take (see spans). Tokens that a rank has within another segment would be missing from this one, although the rank
+// offered them. So a piece must not reach into what other ranks have in earlier or later pieces.
 type cut struct {
 	seg        int
 	first, end uint32 // an opaque group's are all tokens

@@ -10,13 +10,7 @@ import (
 // TestRanksExtendInStep: the ranks' pieces with one number are one segment of a take. Tokens that one rank has in another segment than the others
 // would be missing from theirs, and the take would end NOT_FOUND although every rank offered everything: the piece is refused.
 func TestRanksExtendInStep(t *testing.T) {
-	l, err := layout.New([]layout.View{
-		{Region: 1, NumBlocks: 64, BlockStride: 128, TokenStride: 64, HeadStride: 64, ContentBytes: 64, Kind: layout.Paged, BlockSize: 2, Heads: 1, TotalHeads: 1, Part: "kv"},
-		{Region: 2, NumBlocks: 64, BlockStride: 64, ContentBytes: 64, Kind: layout.Opaque, Group: 1, Heads: 1, TotalHeads: 1, Part: "ssm"},
-	}, []layout.Field{{Key: "model", Value: "m"}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := pagedAndState(t, 2)
 	tokens := func(first, end uint32) []layout.BlockList {
 		b := layout.BlockList{FirstToken: first, NTokens: end - first}
 		for id := first / 2; id < (end+1)/2; id++ {

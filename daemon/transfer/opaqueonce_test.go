@@ -10,13 +10,7 @@ import (
 // TestOpaqueBlocksAreOfferedOnce: with whichever piece. The lists of opaque groups pair by position, so a take's blocks would be written by
 // both, and hold what came last.
 func TestOpaqueBlocksAreOfferedOnce(t *testing.T) {
-	l, err := layout.New([]layout.View{
-		{Region: 1, NumBlocks: 64, BlockStride: 64, TokenStride: 64, HeadStride: 64, ContentBytes: 64, Kind: layout.Paged, BlockSize: 1, Heads: 1, TotalHeads: 1, Part: "kv"},
-		{Region: 2, NumBlocks: 64, BlockStride: 64, ContentBytes: 64, Kind: layout.Opaque, Group: 1, Heads: 1, TotalHeads: 1, Part: "ssm"},
-	}, []layout.Field{{Key: "model", Value: "m"}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := pagedAndState(t, 1)
 	piece := func(token uint32, state ...uint32) []layout.BlockList {
 		return []layout.BlockList{{FirstToken: token, NTokens: 1, IDs: []uint32{token}}, {Group: 1, FirstToken: token, NTokens: 1, IDs: state}}
 	}
@@ -39,4 +33,16 @@ func TestOpaqueBlocksAreOfferedOnce(t *testing.T) {
 			e.runs(offer)
 		})
 	}
+}
+
+// pagedAndState is the layout of a rank with 64 blocks of so many tokens in group 0, and 64 of state in group 1.
+func pagedAndState(t *testing.T, tokens uint32) *layout.Layout {
+	l, err := layout.New([]layout.View{
+		{Region: 1, NumBlocks: 64, BlockStride: 64 * uint64(tokens), TokenStride: 64, HeadStride: 64, ContentBytes: 64, Kind: layout.Paged, BlockSize: tokens, Heads: 1, TotalHeads: 1, Part: "kv"},
+		{Region: 2, NumBlocks: 64, BlockStride: 64, ContentBytes: 64, Kind: layout.Opaque, Group: 1, Heads: 1, TotalHeads: 1, Part: "ssm"},
+	}, []layout.Field{{Key: "model", Value: "m"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
 }

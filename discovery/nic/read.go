@@ -20,14 +20,12 @@ type Source struct {
 const attempts = 5
 
 // Read takes an inventory. It takes about a millisecond, and may be called from any goroutine.
-func (s Source) Read() *Inventory {
-	v, _ := s.read()
-	return v
-}
+func (s Source) Read() *Inventory { return s.read(nil) }
 
-// read is Read. An error says that the links are unknown.
-func (s Source) read() (v *Inventory, unknown error) {
-	v = &Inventory{State: Complete}
+// read is Read. As long as links cannot be read, the known ones stay: who heard that no link is there would leave those
+// that are.
+func (s Source) read(known []Link) *Inventory {
+	v := &Inventory{State: Complete}
 	var reasons []string
 	fail := func(what string, err error) {
 		if err != nil {
@@ -37,18 +35,21 @@ func (s Source) read() (v *Inventory, unknown error) {
 	}
 	var err error
 	if v.Links, err = s.links(); err != nil {
-		v.State = Unknown
+		v.Links = slices.Clone(known)
+		for i := range v.Links {
+			v.Links[i].RDMA = nil // see join
+		}
 	}
+	unknown := err != nil
 	fail("links and addresses (netlink)", err)
-	unknown = err
 	v.Devices, err = s.devices()
 	fail("RDMA devices (sysfs)", err)
 	s.join(v)
-	if unknown != nil && len(v.Devices) == 0 {
+	if unknown && len(v.Links)+len(v.Devices) == 0 {
 		v.State = Unknown
 	}
 	v.Reason = strings.Join(reasons, "; ")
-	return v, unknown
+	return v
 }
 
 // explain adds what a system call's error means for whoever runs the daemon.

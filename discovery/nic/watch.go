@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"reflect"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -81,17 +80,9 @@ func (w *Watcher) follow() {
 		default:
 		}
 		start := time.Now()
-		now, unknown := w.cfg.Source.read()
-		took = time.Since(start)
 		before := w.now.Load()
-		if unknown != nil && len(before.Links) > 0 {
-			// Whoever heard that no link is there would leave those that are.
-			now.State, now.Links = Partial, slices.Clone(before.Links)
-			for i := range now.Links {
-				now.Links[i].RDMA = nil
-			}
-			w.cfg.Source.join(now)
-		}
+		now := w.cfg.Source.read(before.Links)
+		took = time.Since(start)
 		if !reflect.DeepEqual(now, before) {
 			w.now.Store(now)
 			if w.cfg.Changed != nil {
