@@ -46,7 +46,7 @@ func (v *Server) greet(n *newcomer, buf []byte) (message, error) {
 	if late || err == nil {
 		_ = n.conn.SetDeadline(time.Now().Add(byeTimeout))
 	}
-	if late && spoke(n.conn) { // it has not been read yet, because the daemon is busy or stood still
+	if late && sys.Readable(n.conn) { // it has not been read yet, because the daemon is busy or stood still
 		_, laden, err = sys.Peek(n.conn, buf)
 		late = false
 	}
@@ -76,15 +76,6 @@ func (v *Server) tellCrowd(by sys.Cred) {
 	if news {
 		v.cfg.Log.Warn("too many connections that say no HELLO: they make room for others", "pid", by.PID, "uid", by.UID)
 	}
-}
-
-// spoke reports whether conn has something to read: a message, or its end.
-func spoke(conn *net.UnixConn) (yes bool) {
-	_ = sys.Control(conn, func(fd int) error {
-		yes = sys.WaitSocket(fd, false, 0)
-		return nil
-	})
-	return yes
 }
 
 // enter counts a session, if there is room for it. leave gives its place up, and may be called more than once.

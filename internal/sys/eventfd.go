@@ -65,13 +65,8 @@ func EventfdRead(fd int) (uint64, error) {
 // EventfdFull reports whether the count is so high that EventfdSignal would
 // have to wait for somebody to take it.
 func EventfdFull(fd int) bool {
-	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
-	for {
-		n, err := unix.Poll(p, 0)
-		if err != unix.EINTR {
-			return err == nil && n == 0
-		}
-	}
+	ready, err := pollNow(fd, unix.POLLOUT)
+	return err == nil && ready == 0
 }
 
 // EventfdDrain takes the count without ever blocking, even when a stranger who

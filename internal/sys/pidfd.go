@@ -19,20 +19,14 @@ func PidfdOpen(pid int) (int, error) {
 // PidfdAlive reports whether the process behind pidfd still runs. A process
 // that ended but was not yet waited for counts as ended.
 func PidfdAlive(pidfd int) (bool, error) {
-	p := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
-	for {
-		n, err := unix.Poll(p, 0)
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil {
-			return false, fmt.Errorf("poll pidfd %d: %w", pidfd, err)
-		}
-		if n > 0 && p[0].Revents&unix.POLLNVAL != 0 {
-			return false, fmt.Errorf("poll pidfd %d: %w", pidfd, unix.EBADF)
-		}
-		return n == 0, nil
+	ready, err := pollNow(pidfd, unix.POLLIN)
+	if err == nil && ready&unix.POLLNVAL != 0 {
+		err = unix.EBADF
 	}
+	if err != nil {
+		return false, fmt.Errorf("poll pidfd %d: %w", pidfd, err)
+	}
+	return ready == 0, nil
 }
 
 // PidfdSignal sends sig to the process behind pidfd; the pid cannot have been

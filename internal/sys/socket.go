@@ -31,9 +31,8 @@ func WaitSocket(fd int, write bool, d time.Duration) bool {
 func HungUp(c syscall.Conn) bool {
 	up := false
 	_ = Control(c, func(fd int) error {
-		p := [1]unix.PollFd{{Fd: int32(fd)}}
-		n, err := unix.Poll(p[:], 0)
-		up = err != nil || n == 0 || p[0].Revents&unix.POLLHUP == 0
+		ready, err := pollNow(fd, 0)
+		up = err != nil || ready&unix.POLLHUP == 0
 		return nil
 	})
 	return !up
