@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/bits"
 	"net"
 	"time"
 
@@ -155,7 +156,7 @@ func ringSizes(h *ring.Hello) (ring.Sizes, error) {
 		{"arena_bytes", sizes.Records, 1 << 16, maxArena},
 		{"layer_slots", sizes.Layers, 1, maxEntries},
 	} {
-		if f.n < f.lo || f.n > f.top {
+		if f.n < f.lo || f.n > f.top || bits.OnesCount32(f.n) != 1 {
 			return sizes, invalid("hello: %s is %d: must be a power of two from %d to %d", f.name, f.n, f.lo, f.top)
 		}
 	}

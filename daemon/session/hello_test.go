@@ -61,10 +61,13 @@ func TestHelloIsJudged(t *testing.T) {
 		{func(h *ring.Hello) { h.Engine[3] = 'x' }, transfer.Invalid, "engine_id: bytes follow"},
 		{func(h *ring.Hello) { h.Instance[0] = 0xff }, transfer.Invalid, "instance: not valid UTF-8"},
 		{func(h *ring.Hello) { h.Library[0] = '\n' }, transfer.Invalid, "unprintable"},
-		{func(h *ring.Hello) { h.SQEntries = 1000 }, transfer.Invalid, "sq_entries is 1000"},
-		{func(h *ring.Hello) { h.CQEntries = 1 << 30 }, transfer.Invalid, "cq_entries is 1073741824"},
-		{func(h *ring.Hello) { h.ArenaBytes = 1 << 31 }, transfer.Invalid, "arena_bytes"},
-		{func(h *ring.Hello) { h.LayerSlots = 1 << 20 }, transfer.Invalid, "layer_slots"},
+		{func(h *ring.Hello) { h.SQEntries = 1000 }, transfer.Invalid, "sq_entries is 1000: must be a power of two from 1 to 65536"},
+		{func(h *ring.Hello) { h.CQEntries = 1 << 30 }, transfer.Invalid, "cq_entries is 1073741824: must be a power of two from 8 to 65536"},
+		{func(h *ring.Hello) { h.CQEntries = 1000 }, transfer.Invalid, "cq_entries is 1000: must be a power of two from 8 to 65536"}, // not twice that, nor what rings could have
+		{func(h *ring.Hello) { h.ArenaBytes = 1 << 31 }, transfer.Invalid, "arena_bytes is 2147483648: must be a power of two from 65536 to 67108864"},
+		{func(h *ring.Hello) { h.ArenaBytes = 1<<16 + 8 }, transfer.Invalid, "arena_bytes is 65544: must be a power of two from 65536 to 67108864"},
+		{func(h *ring.Hello) { h.LayerSlots = 1 << 20 }, transfer.Invalid, "layer_slots is 1048576: must be a power of two from 1 to 65536"},
+		{func(h *ring.Hello) { h.LayerSlots = 3 }, transfer.Invalid, "layer_slots is 3: must be a power of two from 1 to 65536"},
 	} {
 		n.refused(sessiontest.Options{Hello: c.change}, c.reason, c.says)
 	}
