@@ -91,10 +91,6 @@ func (v *Server) open(conn *net.UnixConn, cred sys.Cred, m message) (*session, e
 	if h.Features != 0 {
 		return nil, refuse(transfer.Incompatible, "features %#x are not known to this daemon (%s)", h.Features, v.cfg.Version)
 	}
-	sizes, err := ringSizes(&h)
-	if err != nil {
-		return nil, err
-	}
 	who, err := v.identify(conn, cred, &h)
 	if err != nil {
 		return nil, err
@@ -104,7 +100,7 @@ func (v *Server) open(conn *net.UnixConn, cred sys.Cred, m message) (*session, e
 		_ = sys.Close(who.pidfd)
 		return nil, err
 	}
-	s, err := v.newSession(conn, who, sizes)
+	s, err := v.newSession(conn, who, &h)
 	if err != nil {
 		v.forgo(&h, err)
 		return nil, err

@@ -599,6 +599,7 @@ func TestAPlaceThatNobodyTakesIsNotAwaited(t *testing.T) {
 		says   string
 	}{
 		{func(o *sessiontest.Options) { o.SQ = 1000 }, transfer.Invalid, "sq_entries is 1000"},
+		{func(o *sessiontest.Options) { o.SQ = 1 << 17 }, transfer.Invalid, "sq_entries is 131072"},
 		{func(o *sessiontest.Options) { o.TPWorld = 3 }, transfer.Incompatible, "tp_world and pp_world are 3 and 1"},
 	} {
 		o := worker("e", "i", 0)

@@ -121,7 +121,12 @@ type counters struct {
 }
 
 // newSession makes the rings and whatever else a session needs. It takes over who.pidfd in every case.
-func (v *Server) newSession(conn *net.UnixConn, who identity, sizes ring.Sizes) (*session, error) {
+func (v *Server) newSession(conn *net.UnixConn, who identity, h *ring.Hello) (*session, error) {
+	sizes, err := ringSizes(h)
+	if err != nil {
+		_ = sys.Close(who.pidfd)
+		return nil, err
+	}
 	s := &session{
 		srv: v, who: who, conn: conn, since: time.Now(), secret: newSecret(), log: v.cfg.Log,
 		mem: memory.NewSpace(v.pool, who.Owner), ops: map[uint64]size{}, removals: map[layout.RegionID]*removal{},

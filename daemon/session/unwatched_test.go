@@ -20,7 +20,7 @@ func TestWhoCannotBeWatchedOpensNoSession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := v.newSession(nil, identity{pidfd: fd}, ring.Sizes{SQ: 1, CQ: 8, Records: 1 << 16, Layers: 1})
+	s, err := v.newSession(nil, identity{pidfd: fd}, &ring.Hello{SQEntries: 1, CQEntries: 8, ArenaBytes: 1 << 16, LayerSlots: 1})
 	if err == nil {
 		s.discard()
 	}
