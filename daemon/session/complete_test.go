@@ -56,6 +56,22 @@ func TestResults(t *testing.T) {
 	n.Complete(transfer.Complete{Session: id + 1, UserData: 1}) // nobody
 }
 
+// TestTextsArePlain: a text is UTF-8 without NUL, also where another node has something else to say.
+func TestTextsArePlain(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(sessiontest.Options{})
+	id := transfer.SessionID(c.Welcome.Session)
+	const said, plain = "node \"b\": no\x00thing\xff: \u00e9", "node \"b\": no?thing?: \u00e9"
+	n.Complete(transfer.Complete{Session: id, UserData: 1, Status: transfer.Failed, Reason: transfer.PeerGone, Text: said})
+	if got, err := c.Wait(); err != nil || got.Text != plain {
+		t.Errorf("a completion says %q (%v), want %q", got.Text, err, plain)
+	}
+	n.EndSession(transfer.EndSession{Session: id, Cause: transfer.Cause{Reason: transfer.Closed, Text: said}})
+	if cause, err := c.Bye(); err != nil || cause.Text != plain {
+		t.Errorf("BYE says %q (%v), want %q", cause.Text, err, plain)
+	}
+}
+
 // TestGot: what a GET brought, or had no room for, arrives as it is. The largest have room however many lie uncollected.
 func TestGot(t *testing.T) {
 	n := start(t, nil)

@@ -3,6 +3,7 @@ package session
 import (
 	"errors"
 	"net"
+	"strings"
 
 	"github.com/kvpipe/kvpipe/daemon/ring"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
@@ -66,8 +67,10 @@ func ackBody(value uint64, c transfer.Cause) []byte {
 	return append(ring.Append(nil, &ring.Ack{Reason: uint32(c.Reason), TextLen: uint32(len(text)), Value: value}), text...)
 }
 
-// clip cuts a text to at most n bytes, but not inside a character.
+// clip makes what a client is told UTF-8 without NUL, since another node may have said it, and cuts it to at most n
+// bytes, but not inside a character.
 func clip(s string, n int) string {
+	s = strings.ReplaceAll(strings.ToValidUTF8(s, "?"), "\x00", "?") // copies nothing where nothing is wrong
 	if len(s) <= n {
 		return s
 	}
