@@ -14,8 +14,13 @@ func TestRingMemory(t *testing.T) {
 	largest := sessiontest.Options{Role: transfer.Endpoint, SQ: 1 << 16, CQ: 1 << 16, Records: 64 << 20, Layers: 1 << 16}
 	g, err := ring.NewGeometry(ring.Sizes{SQ: largest.SQ, CQ: 2 * largest.CQ, Records: largest.Records, Layers: largest.Layers})
 	noErr(t, err)
-	if low, n := uint64(200<<20), g.Memory(); n < low || n < uint64(g.CBytes+g.DBytes) {
-		t.Errorf("the largest rings count as %d bytes, want at least %d", n, low)
+	if low, top, n := uint64(210<<20), uint64(211<<20), g.Memory(); n < low || n > top || n < uint64(g.CBytes+g.DBytes) { // packaging/kvpiped.toml says 211 MiB
+		t.Errorf("the largest rings count as %d bytes, want %d to %d", n, low, top)
+	}
+	usual, err := ring.NewGeometry(ring.Sizes{SQ: 1024, CQ: 2 * 4096, Records: 8 << 20, Layers: 1024})
+	noErr(t, err)
+	if top, n := uint64(17<<20), usual.Memory(); n > top || 1024*top > 18<<30 { // that file and docs/operating.md say 17 MiB, and that 18 GiB are room for all
+		t.Errorf("usual rings count as %d bytes, want at most %d", n, top)
 	}
 	n := start(t, func(c *session.Config) { c.Limits.RingMemory = 4 * g.Memory() })
 	first := n.dial(largest)
