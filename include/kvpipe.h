@@ -134,8 +134,8 @@ struct kvpipe_connect_opts {
 	uint32_t role;            /* enum kvpipe_role; required */
 	uint32_t tp_rank, pp_rank;    /* ignored for schedulers */
 	uint32_t tp_world, pp_world;  /* 0 is 1 */
-	uint32_t sq_entries;      /* power of two; 0: 1024 */
-	uint32_t cq_entries;      /* power of two; 0: 4096. At most a third of them (1,365 by default) can be
+	uint32_t sq_entries;      /* power of two, at most 65,536; 0: 1024 */
+	uint32_t cq_entries;      /* power of two, 8 to 65,536; 0: 4096. At most a third of them (1,365 by default) can be
 	                           * unreleased operations. A larger ring takes more of the daemon's memory for the
 	                           * session (its limits.ring_memory) */
 	uint32_t flags;           /* 0 */

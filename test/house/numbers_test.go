@@ -44,6 +44,7 @@ func TestNumbers(t *testing.T) {
 		{"docs/operating.md", "64 connections stay;", "daemon/crowd.go", []string{"maxCrowd = 64 "}},
 		{"docs/operating.md", "counts 384 more for each piece but the first", "daemon/transfer/grantheld.go", []string{"grantCost = 384 "}},
 		{"docs/ARCHITECTURE.md", "which instances it had before (the last 8)", "daemon/transfer/roster/lives.go", []string{"KeptPast = 8 "}},
+		{"include/kvpipe.h", "power of two, 8 to 65,536; 0: 4096.", "daemon/session/hello.go", []string{`{"cq_entries", sizes.CQ, 8, maxEntries}`}},
 		{"include/kvpipe.h", "a session has at most 65,536 (QUOTA)", "capi/internal.h", []string{"KV_MAX_RECORDS 65536u"}},
 		{"include/kvpipe.h", "0: 64; 1: none ahead; at most 1024", "capi/endpoint.h", []string{"KV_WINDOW 64u", "KV_WINDOW_MAX 1024u"}},
 		{"include/kvpipe.h", "exceed 67,108,864 tokens", "daemon/transfer/bind.go", []string{"maxHeldTokens = 64 << 20"}},
