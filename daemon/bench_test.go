@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/admin"
 	"github.com/kvpipe/kvpipe/daemon/config"
@@ -220,6 +222,61 @@ func TestBenchIsBounded(t *testing.T) {
 	}
 	b.bench.mu.Unlock()
 	b.clean()
+}
+
+// slow returns an address at which connections lead to another one, and bring back at most 5 MB/s from there.
+func slow(t *testing.T, to string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	t.Cleanup(func() { _ = l.Close(); all.Wait() })
+	all.Go(func() {
+		for {
+			near, err := l.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", to)
+			if err != nil {
+				_ = near.Close()
+				continue
+			}
+			all.Go(func() { _, _ = io.Copy(far, near); _ = far.Close() })
+			all.Go(func() {
+				defer near.Close()
+				tick := time.NewTicker(13 * time.Millisecond)
+				defer tick.Stop()
+				for b := make([]byte, 64<<10); ; <-tick.C {
+					n, err := far.Read(b)
+					if err != nil {
+						return
+					}
+					if _, err := near.Write(b[:n]); err != nil {
+						return
+					}
+				}
+			})
+		}
+	})
+	return l.Addr().String()
+}
+
+// TestBenchOverASlowLink: a hand-over that takes too long ends because of that, and not because the peer forgets who measures.
+func TestBenchOverASlowLink(t *testing.T) {
+	ca := t.TempDir()
+	a := start(t, "a", ca, nil)
+	b := start(t, "b", ca, func(c *config.Config) { c.Peers.Nodes = map[string]string{"a": slow(t, a.listenAddr())} })
+	a.bench.lease, b.bench.lease = 2*time.Second, 2*time.Second
+	rows, err := bench(b, "a", quick)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last := rows[len(rows)-1]; last.Transport != "tcp" || last.Blocks != 512 || !strings.Contains(last.Error, "slices were in place after 1.6s") {
+		t.Errorf("32 MiB by 5 MB/s a link: %+v, want how far they came before the lease ends", last)
+	}
 }
 
 // FuzzBenchKey: a key that a peer wrote is understood only within the limits, and then is what its owner writes.

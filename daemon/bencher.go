@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/plan"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
@@ -21,6 +22,7 @@ type bencher struct {
 		Secure(node string, epoch uint64) bool
 	}
 	allowed func(transport string) bool
+	lease   time.Duration // benchLease, except in tests
 
 	asking sync.Mutex         // held while this node measures
 	making sync.Mutex         // held while a measurement for a peer begins; taken before mu
@@ -39,7 +41,7 @@ type bencher struct {
 }
 
 func newBencher(node string, to *sink, allowed func(string) bool) *bencher {
-	b := &bencher{node: node, to: to, allowed: allowed, serving: map[benchName]*benchServed{}, requests: map[string]int{}}
+	b := &bencher{node: node, to: to, allowed: allowed, lease: benchLease, serving: map[benchName]*benchServed{}, requests: map[string]int{}}
 	b.stop, b.end = context.WithCancel(context.Background())
 	b.sessions.Store(&map[transfer.SessionID]*benchSession{})
 	return b

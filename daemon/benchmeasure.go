@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	benchPatience = 10 * time.Second // for one step of a measurement
+	benchPatience = 10 * time.Second // for the answer of a peer
 	benchMost     = 100_000          // most hand-overs of a row
 )
 
@@ -115,18 +115,22 @@ func (m *measuring) handOver(ctx context.Context) (time.Duration, error) {
 	m.offer++
 	key := m.spec.offerKey(m.offer)
 	if m.peer == "" {
-		m.submit(&transfer.OfferOp{Key: []byte(key), Token: m.token, Lease: transfer.Time(benchLease), Consumers: 1, Sealed: true, Blocks: m.src})
+		m.submit(&transfer.OfferOp{Key: []byte(key), Token: m.token, Lease: transfer.Time(m.b.lease), Consumers: 1, Sealed: true, Blocks: m.src})
 	} else if err := m.watch(ctx, key); err != nil {
 		return 0, err
 	}
 	began := time.Now()
 	user := m.submit(&transfer.TakeOp{
 		Key: []byte(key), Token: m.token, Peer: m.peer, TakeID: uint64(m.offer), Parts: 1, LayerSlot: transfer.NoSlot,
-		Timeout: transfer.Time(benchPatience), Blocks: m.dst,
+		Timeout: transfer.Time(m.b.patience()), Blocks: m.dst,
 	})
 	end, err := m.await(ctx, user)
 	return end.at.Sub(began), err
 }
+
+// patience is how long a hand-over may take. It is less than the peer's lease: one that takes longer then ends with how far
+// it came, not with a peer that has forgotten the measurement.
+func (b *bencher) patience() time.Duration { return b.lease - b.lease/5 }
 
 // watch asks the peer for something and waits for its answer.
 func (m *measuring) watch(ctx context.Context, key string) error {

@@ -139,7 +139,7 @@ func (b *bencher) admit(name benchName) (*benchServed, transfer.Cause) {
 	s := b.serving[name]
 	full := len(b.serving) >= benchServes
 	if s != nil {
-		s.lease.Reset(benchLease)
+		s.lease.Reset(b.lease)
 	}
 	b.mu.Unlock()
 	switch {
@@ -157,7 +157,7 @@ func (b *bencher) admit(name benchName) (*benchServed, transfer.Cause) {
 	s = &benchServed{name: name, x: x, blocks: shuffled(0, name.blocks), offers: map[string]uint64{}, refused: map[uint64]transfer.Cause{}}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s.lease = time.AfterFunc(benchLease, func() {
+	s.lease = time.AfterFunc(b.lease, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.dismiss(s)
@@ -195,7 +195,7 @@ func (b *bencher) offer(s *benchServed, key string, token []byte) (user uint64) 
 	s.user++
 	s.offers[key] = s.user
 	b.to.Event(transfer.Submit{Session: s.x.id, UserData: s.user, Op: &transfer.OfferOp{
-		Key: []byte(key), Token: token, Lease: transfer.Time(benchLease), Consumers: 1, Sealed: true, Blocks: s.blocks,
+		Key: []byte(key), Token: token, Lease: transfer.Time(b.lease), Consumers: 1, Sealed: true, Blocks: s.blocks,
 	}})
 	return s.user
 }
