@@ -80,7 +80,7 @@ func Complete(c config.Config, f Flags, dev bool) (config.Config, error) {
 // develop sets what a daemon for one user on one machine needs: sockets in a private directory, peers on loopback, and
 // a CA that daemons of this user share.
 func develop(c *config.Config, f Flags) error {
-	needsCA := !c.Insecure && c.TLS == (config.TLS{})
+	needsCA := !c.Insecure && (c.TLS == (config.TLS{}) || f.CA != "") // a flag takes precedence over the file
 	home, ca := f.StateDir, f.CA
 	if home == "" || ca == "" && needsCA {
 		base, err := devDir()

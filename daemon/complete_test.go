@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kvpipe/kvpipe/daemon/config"
 	"github.com/kvpipe/kvpipe/daemon/peer/pki"
 )
 
@@ -112,6 +113,26 @@ func TestADevelopmentCAThatWasInterrupted(t *testing.T) {
 	for _, node := range []string{"a", "b"} {
 		if _, err := devCertificates(dir, node); err != nil {
 			t.Errorf("%s: %v", node, err)
+		}
+	}
+}
+
+// TestACAOnTheCommandLine takes precedence over certificates of the file, as flags do; without it these stay.
+func TestACAOnTheCommandLine(t *testing.T) {
+	ca := t.TempDir()
+	file := config.TLS{CA: "/etc/kvpipe/ca.crt", Cert: "/etc/kvpipe/a.crt", Key: "/etc/kvpipe/a.key"}
+	cert, key := pki.NodeFiles(ca, "a")
+	for _, w := range []struct {
+		flag string
+		want config.TLS
+	}{
+		{"", file},
+		{ca, config.TLS{CA: filepath.Join(ca, pki.CAFile), Cert: cert, Key: key}},
+	} {
+		c, f := settings(t, "a", w.flag)
+		c.TLS = file
+		if c, err := Complete(c, f, true); err != nil || c.TLS != w.want {
+			t.Errorf("--ca %q: %+v, %v, want %+v", w.flag, c.TLS, err, w.want)
 		}
 	}
 }
