@@ -64,6 +64,7 @@ func TestCheckRefuses(t *testing.T) {
 		{func(c *Config) { c.Metrics = "localhost" }, `metrics: "localhost": give host:port or "off" (address localhost: missing port in address)`},
 		{func(c *Config) { c.Metrics = ":7651" }, `metrics: ":7651": stands for all addresses of this node, and nobody is asked there who they are: give one address, such as 127.0.0.1:7651, and have a proxy that asks serve others`},
 		{func(c *Config) { c.Metrics = "[::ffff:0.0.0.0]:7651" }, `metrics: "[::ffff:0.0.0.0]:7651": stands for all addresses of this node, and nobody is asked there who they are: give one address, such as 127.0.0.1:7651, and have a proxy that asks serve others`},
+		{func(c *Config) { c.Metrics = "[::%eth0]:7651" }, `metrics: "[::%eth0]:7651": stands for all addresses of this node, and nobody is asked there who they are: give one address, such as 127.0.0.1:7651, and have a proxy that asks serve others`},
 		{func(c *Config) { c.Advertise = "me" }, `advertise: "me": give the host:port that other nodes dial, at most 127 bytes, or leave it empty`},
 		{func(c *Config) { c.Peers.Allow = []string{"10.0.0.0"} }, `peers.allow: "10.0.0.0": give a network such as 10.0.0.0/8 (netip.ParsePrefix("10.0.0.0"): no '/')`},
 		{func(c *Config) { c.Peers.Nodes = map[string]string{"b": "b"} }, `peers.nodes.b: "b": give host:port (address b: missing port in address)`},

@@ -51,7 +51,7 @@ func wildcard(hostport string) bool {
 		return false
 	}
 	ip, err := netip.ParseAddr(host)
-	return host == "" || err == nil && ip.Unmap().IsUnspecified()
+	return host == "" || err == nil && ip.Unmap().WithZone("").IsUnspecified() // the kernel does not look at an interface beside it
 }
 
 func loopback(hostport string) bool {
