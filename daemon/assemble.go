@@ -39,7 +39,7 @@ func (d *Daemon) assemble() error {
 		return err
 	}
 	d.nics.peers.Store(d.peers)
-	d.bench.peers = d.peers
+	d.bench.peers, d.bench.draining = d.peers, d.drains
 	if d.tcp != nil {
 		d.tcp.SetSource(d.peers)
 	}

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 
@@ -34,6 +33,9 @@ func (v view) Bench(ctx context.Context, peer string, o admin.BenchOptions, row 
 		if _, err := v.status(peer); err != nil {
 			return err
 		}
+	}
+	if v.bench.stop.Err() != nil {
+		return errStopping
 	}
 	if !v.bench.asking.TryLock() {
 		return &admin.Failure{Code: http.StatusConflict, Message: "another measurement runs on this node", Hint: "wait until it ends"}
@@ -107,4 +109,4 @@ func checkBenchSize(size uint64) error {
 	return nil
 }
 
-var errStopping = errors.New("the daemon is stopping")
+var errStopping error = &admin.Failure{Code: http.StatusServiceUnavailable, Message: "the daemon is stopping"}

@@ -224,6 +224,27 @@ func TestBenchIsBounded(t *testing.T) {
 	b.clean()
 }
 
+// TestBenchOnANodeThatDrains or stops says so of that node, and nothing of the peer, who has not been asked.
+func TestBenchOnANodeThatDrains(t *testing.T) {
+	a, b := pair(t, nil)
+	if err := b.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bench(b, "a", quick); err == nil || !strings.HasPrefix(err.Error(), `the daemon of node "b" is draining`) || strings.Contains(err.Error(), "explain") {
+		t.Errorf("it drains: %v", err)
+	}
+	if rows, err := bench(a, "b", quick); err != nil || !strings.Contains(rows[1].Error, `the daemon of node "b" is draining`) {
+		t.Errorf("its peer: %+v, %v", rows, err)
+	}
+	b.bench.end()
+	b.bench.asking.Lock() // as who waits for the end of measurements does
+	_, err := bench(b, "a", quick)
+	b.bench.asking.Unlock()
+	if err == nil || err.Error() != errStopping.Error() {
+		t.Errorf("it stops: %v", err)
+	}
+}
+
 // slow returns an address at which connections lead to another one, and bring back at most 5 MB/s from there.
 func slow(t *testing.T, to string) string {
 	t.Helper()

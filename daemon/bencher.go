@@ -21,8 +21,9 @@ type bencher struct {
 		Send(node string, epoch uint64, msg transfer.Msg)
 		Secure(node string, epoch uint64) bool
 	}
-	allowed func(transport string) bool
-	lease   time.Duration // benchLease, except in tests
+	allowed  func(transport string) bool
+	draining func() bool   // this node takes no new work
+	lease    time.Duration // benchLease, except in tests
 
 	asking sync.Mutex         // held while this node measures
 	making sync.Mutex         // held while a measurement for a peer begins; taken before mu

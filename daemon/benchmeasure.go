@@ -44,10 +44,14 @@ func (b *bencher) meet(ctx context.Context, peer string) error {
 	}
 	defer b.close(x)
 	m := &measuring{b: b, x: x, peer: peer, token: newToken()}
-	if err := m.watch(ctx, benchHello); err != nil {
-		return &admin.Failure{Code: http.StatusBadGateway, Message: aboutPeer(peer, err), Hint: "\"kvpipectl explain " + peer + "\" says more about the peer"}
+	err = m.watch(ctx, benchHello)
+	switch {
+	case err == nil:
+		return nil
+	case b.draining(): // or stops, and refuses by itself
+		return &admin.Failure{Code: http.StatusServiceUnavailable, Message: err.Error()}
 	}
-	return nil
+	return &admin.Failure{Code: http.StatusBadGateway, Message: aboutPeer(peer, err), Hint: "\"kvpipectl explain " + peer + "\" says more about the peer"}
 }
 
 // aboutPeer returns the error's text, with the peer's name in front unless it begins with that.

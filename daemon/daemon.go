@@ -291,6 +291,13 @@ func (d *Daemon) drain() {
 	}
 }
 
+// drains reports whether the daemon refuses new operations.
+func (d *Daemon) drains() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.draining
+}
+
 // stopTime is the longest that a stop may take.
 func (d *Daemon) stopTime() time.Duration { return d.drainWait() + d.endTime() + d.standing }
 

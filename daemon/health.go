@@ -21,13 +21,10 @@ func (d *Daemon) health(w http.ResponseWriter, r *http.Request) {
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("not within %v", healthTimeout)
 	}
-	d.mu.Lock()
-	draining := d.draining
-	d.mu.Unlock()
 	switch {
 	case err != nil:
 		http.Error(w, "the driver does not answer: "+err.Error(), http.StatusServiceUnavailable)
-	case draining:
+	case d.drains():
 		http.Error(w, "draining", http.StatusServiceUnavailable)
 	default:
 		_, _ = fmt.Fprintln(w, "ok")

@@ -106,13 +106,10 @@ func (d *Daemon) summary(ctx context.Context) (string, error) {
 			down++
 		}
 	}
-	d.mu.Lock()
-	draining := d.draining
-	d.mu.Unlock()
 	u := d.sessions.Usage()
 	text := fmt.Sprintf("%d sessions, %v registered; %d operations in flight, %d offers held; peers: %d up, %d down",
 		u.Sessions, config.Size(u.Pinned), m.Operations, m.Offers, up, down)
-	if draining {
+	if d.drains() {
 		text = "draining: " + text
 	}
 	for _, problem := range d.closed.problems() {
