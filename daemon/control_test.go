@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"net"
 	"os"
 	"strings"
 	"syscall"
@@ -65,5 +66,31 @@ func TestAnEndRemovesNobodyElsesAdminSocket(t *testing.T) {
 	d.closeListeners()
 	if !sys.Taken(cfg.Admin) {
 		t.Error("the next one's socket is gone")
+	}
+}
+
+// TestAnEndRemovesNobodyElsesSocket: a service manager that began to listen in a daemon's place keeps its socket, and waiting engines with it.
+func TestAnEndRemovesNobodyElsesSocket(t *testing.T) {
+	for _, replaced := range []bool{false, true} {
+		cfg, open := made(t)
+		d, err := open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if replaced { // as systemd does with what it finds there
+			if err := os.Remove(cfg.Socket); err != nil {
+				t.Fatal(err)
+			}
+			next, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: cfg.Socket, Net: "unixpacket"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer next.Close()
+		}
+		d.closeListeners()
+		_ = d.release()
+		if _, err := os.Lstat(cfg.Socket); (err == nil) != replaced {
+			t.Errorf("replaced: %v, and afterwards %v", replaced, err)
+		}
 	}
 }

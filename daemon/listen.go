@@ -19,9 +19,9 @@ import (
 
 // lock is the client socket with the lock that keeps a second daemon from taking it over.
 type lock struct {
-	file    *os.File
-	socket  *pulse.Listener
-	managed bool // the socket and its file are the service manager's
+	file   *os.File
+	socket *pulse.Listener
+	made   os.FileInfo // the socket's file; nil: it is the service manager's
 }
 
 // listen opens the port for peers and the socket for engines. The lock comes first: it tells best that another daemon
@@ -119,7 +119,7 @@ func (d *Daemon) listenClients() error {
 			if err := sys.ListenAgain(l); err != nil { // only kvpipectl doctor asks who listens
 				d.log.Warn("who connects takes the service manager for the daemon", "socket", d.cfg.Socket, "error", err)
 			}
-			d.lock.socket, d.lock.managed = pulse.Listen(l), true
+			d.lock.socket = pulse.Listen(l)
 			d.sameGroup(d.cfg.Socket)
 			return nil
 		}
@@ -140,6 +140,7 @@ func (d *Daemon) listenClients() error {
 		return fmt.Errorf("socket: %w", err)
 	}
 	d.lock.socket = pulse.Listen(l)
+	d.lock.made, _ = os.Lstat(d.cfg.Socket)
 	return nil
 }
 
@@ -225,8 +226,9 @@ func (d *Daemon) advertise() string {
 // closeListeners ends everything that accepts.
 func (d *Daemon) closeListeners() {
 	if d.lock.socket != nil {
+		at, err := os.Lstat(d.cfg.Socket)
 		_ = d.lock.socket.Close()
-		if !d.lock.managed {
+		if err == nil && os.SameFile(at, d.lock.made) { // a service manager may have put its own there
 			_ = sys.RemoveSocket(d.cfg.Socket)
 		}
 	}
