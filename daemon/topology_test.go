@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -174,6 +176,16 @@ func TestOneNode(t *testing.T) {
 	}
 	if p := get[admin.Topology](n, "topology").Placement; p.Active || p.Reason != "one NUMA node" || len(p.Nodes) != 0 {
 		t.Errorf("placement %+v", p)
+	}
+}
+
+// TestListsAreLists, as the description of the interface says, also on a machine whose kernel tells nothing of itself.
+func TestListsAreLists(t *testing.T) {
+	n := startOn(t, "a", t.TempDir(), t.TempDir(), nil)
+	for _, what := range []string{"status", "peers", "sessions", "regions", "offers", "transfers", "pipes", "gpus", "topology", "nics", "explain"} {
+		if got := get[json.RawMessage](n, what); bytes.Contains(got, []byte("null")) {
+			t.Errorf("%s: %s", what, got)
+		}
 	}
 }
 

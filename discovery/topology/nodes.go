@@ -41,11 +41,11 @@ func Nodes(root string) []Node {
 	slices.SortFunc(nodes, func(a, b Node) int { return cmp.Compare(a.ID, b.ID) })
 	for i := range nodes {
 		if len(nodes[i].Distance) != len(nodes) { // read while a node came or went
-			nodes[i].Distance = nil
+			nodes[i].Distance = []int{}
 		}
 	}
 	if len(nodes) == 0 {
-		nodes = []Node{{CPUs: sysfs.Text(root, "devices/system/cpu/online")}}
+		nodes = []Node{{CPUs: sysfs.Text(root, "devices/system/cpu/online"), Distance: []int{}}}
 	}
 	return nodes
 }
