@@ -87,7 +87,11 @@ func peerSocket(l net.Listener, listen string) (*net.TCPListener, error) {
 	if want.IP == nil {
 		want.IP = net.IPv6unspecified
 	}
-	if have := t.Addr().(*net.TCPAddr); !have.IP.Equal(want.IP) || want.Port != 0 && have.Port != want.Port {
+	have := t.Addr().(*net.TCPAddr)
+	if want.IP.Equal(net.IPv6unspecified) && have.IP.Equal(net.IPv4zero) && !sys.HasIPv6() {
+		want.IP = have.IP // the manager listens at all addresses that there are
+	}
+	if !have.IP.Equal(want.IP) || want.Port != 0 && have.Port != want.Port {
 		return nil, fmt.Errorf("the service manager listens at %s for peers, and listen is %q: give both the same address (ListenStream= in kvpiped-peer.socket, listen = in the configuration)", have, listen)
 	}
 	return t, nil

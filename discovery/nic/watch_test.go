@@ -15,6 +15,7 @@ import (
 
 	"github.com/kvpipe/kvpipe/discovery/internal/fixture"
 	"github.com/kvpipe/kvpipe/internal/sys"
+	"github.com/kvpipe/kvpipe/internal/sys/systest"
 )
 
 // watched is a watcher that nothing but events can tell of changes.
@@ -201,7 +202,7 @@ func TestNetlinkRefused(t *testing.T) {
 	if _, in := inside(t); !in {
 		return
 	}
-	refuseNetlink(t)
+	systest.RefuseFamily(t, syscall.AF_NETLINK)
 	w := watch(t, t.TempDir(), time.Hour)
 	v := w.Current()
 	if v.State != Unknown || len(v.Links) > 0 {

@@ -1,6 +1,7 @@
 package sys
 
 import (
+	"errors"
 	"fmt"
 	"syscall"
 	"time"
@@ -69,4 +70,15 @@ func Shutdown(fd int) error {
 		return fmt.Errorf("shut down fd %d: %w", fd, err)
 	}
 	return nil
+}
+
+// HasIPv6 reports whether this process can have sockets of IPv6. A kernel that
+// was started with ipv6.disable=1 has none.
+func HasIPv6() bool {
+	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return !errors.Is(err, unix.EAFNOSUPPORT)
+	}
+	_ = Close(fd)
+	return true
 }

@@ -1,4 +1,5 @@
-package nic
+// Package systest does to a test process what systems do to daemons.
+package systest
 
 import (
 	"runtime"
@@ -9,16 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// refuseNetlink does to this process what RestrictAddressFamilies= of systemd does without AF_NETLINK: socket(2) fails with EAFNOSUPPORT. It
-// cannot be undone.
-func refuseNetlink(t *testing.T) {
+// RefuseFamily does to this process what RestrictAddressFamilies= of systemd does for a family that it does not name, or a kernel that does not have
+// it: socket(2) fails with EAFNOSUPPORT. It cannot be undone.
+func RefuseFamily(t testing.TB, family uint32) {
 	t.Helper()
 	const load, equal, answer = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, unix.BPF_RET | unix.BPF_K
 	filter := []unix.SockFilter{ // of struct seccomp_data: the number of the system call is at 0, its first argument at 16
 		{Code: load, K: 0},
 		{Code: equal, K: syscall.SYS_SOCKET, Jf: 3},
 		{Code: load, K: 16},
-		{Code: equal, K: syscall.AF_NETLINK, Jf: 1},
+		{Code: equal, K: family, Jf: 1},
 		{Code: answer, K: unix.SECCOMP_RET_ERRNO | uint32(syscall.EAFNOSUPPORT)},
 		{Code: answer, K: unix.SECCOMP_RET_ALLOW},
 	}
