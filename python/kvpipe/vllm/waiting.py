@@ -63,7 +63,7 @@ class Waiting:
 
     def _watch(self, request: str, known: Known) -> Known:
         seconds = self._settings.timeout if known.source.early else self._settings.lease
-        asking = self._operations.watch(known.source, seconds, lambda answer: self._hear(request, answer))
+        asking = self._operations.watch(known.source, seconds, lambda answer: self._hear(request, known.source, answer))
         return known._replace(asked=time.monotonic(), asking=asking)
 
     def renew(self) -> None:
@@ -74,9 +74,13 @@ class Waiting:
                 if known.asked <= late and not known.asking:
                     self.requests[request] = self._watch(request, known)
 
-    def _hear(self, request: str, answer: Completion) -> None:
-        if answer.status == Status.DONE and request in self.requests:
-            self.requests[request] = self.requests[request]._replace(there=True, asking=False)
-        elif self.requests.pop(request, None) is not None:
+    def _hear(self, request: str, asked: Source, answer: Completion) -> None:
+        known = self.requests.get(request)
+        if known is None or known.source != asked:  # another request may have its name by now
+            return
+        if answer.status == Status.DONE:
+            self.requests[request] = known._replace(there=True, asking=False)
+        else:
+            del self.requests[request]
             self._operations.wanted.pop(request)
             logger.warning("kvpipe: request %s computes its prompt here: %s", request, answer.message)

@@ -2,7 +2,7 @@
 
 import pytest
 from fakes import ends
-from sides import blocks, early, request, scheduler, step
+from sides import blocks, early, finished, request, scheduler, step
 from vllm.v1.request import RequestStatus
 
 from kvpipe import Reason, Status, Unavailable
@@ -88,3 +88,20 @@ def test_a_producer_hears_again_before_a_lease_ends_that_its_daemon_cut(node, cl
         clock[0] += later
         step(side)
         assert node.told == [("watch", "k")] * told
+
+
+@pytest.mark.parametrize("late", [ends(1), ends(1, Status.FAILED, Reason.TIMEOUT)], ids=["it is there", "it is not"])
+def test_an_answer_for_a_request_that_is_gone_says_nothing_of_the_next_one_of_its_name(node, late):
+    """vLLM leaves names to its clients, if it is told to (VLLM_DISABLE_REQUEST_ID_RANDOMIZATION)."""
+    side = scheduler(node, layerwise=True)
+    gone = early(100, key="first")
+    side.add(gone)
+    finished(side, gone)
+    again = early(100, key="second")
+    side.add(again)
+    node.coming = [late]
+    step(side)
+    assert side.matched(again, 0) == (None, False), "its own prefill has not said whether it begins"
+    node.coming = [ends(side._operations.last)]
+    step(side)
+    assert side.matched(again, 0) == (99, False)
