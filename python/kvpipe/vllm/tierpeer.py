@@ -6,7 +6,7 @@ from __future__ import annotations
 import array
 import json
 import time
-from typing import Any, Callable, Dict, List, Optional, Set
+from typing import Any, Callable, Container, Dict, List, Optional, Set
 
 from .. import Busy, Closed, Error, Node, Pipe, RawTensor, Status, Take, Timeout
 from ..pipe import all_sent
@@ -34,11 +34,12 @@ def read(metadata: bytes) -> Dict[str, Any]:
     raise ValueError("kvpipe: the peer's metadata is not of a KVPipeTransport of this release")
 
 
-def _words(tensor: Optional[RawTensor]) -> List[int]:
-    """What tell() sent, a number and blocks. Raises ValueError for anything else."""
-    if tensor is None or not tensor.data.nbytes:
+def _words(tensor: Optional[RawTensor], known: Container[int]) -> List[int]:
+    """What tell() sent, a number and blocks. known: numbers of what is being taken. Raises ValueError for anything else."""
+    words = array.array("q", b"" if tensor is None else bytes(tensor.data)).tolist()
+    if not words or words[0] == 0 or words[0] in known:
         raise ValueError("it says what makes no sense")
-    return array.array("q", bytes(tensor.data)).tolist()
+    return words
 
 
 class Peer:
@@ -149,7 +150,7 @@ class Peer:
         """Takes what it has offered since."""
         while self._hears is not None and not self.fault:
             try:
-                number, *blocks = _words(self._hears.recv_tensor(timeout=0, framework="raw"))
+                number, *blocks = _words(self._hears.recv_tensor(timeout=0, framework="raw"), self._takes)
             except Timeout:
                 return
             except (Error, ValueError) as error:

@@ -1,5 +1,6 @@
 """vLLM's DataTransport over kvpipe: two nodes that write blocks to each other, by polling alone."""
 
+import array
 import json
 import mmap
 import random
@@ -240,7 +241,8 @@ def test_a_peer_that_closes_fails_what_it_did_not_take(old, pair):
     assert a.transport.write_blocks("b", [1], [1]) is None
 
 
-@pytest.mark.parametrize("item", [None, b"", b"7 bytes"], ids=["None", "empty", "no whole number"])
+@pytest.mark.parametrize("item", [None, b"", b"7 bytes", array.array("q", [0, 1])],
+                         ids=["None", "empty", "no whole number", "a write whose refusal would be one, too"])
 def test_a_peer_that_says_nonsense_is_gone(sides, item):
     a, b = sides(timeout=0.5), sides(True)
     a.meets(b, "b"), b.meets(a, "a")
@@ -249,6 +251,18 @@ def test_a_peer_that_says_nonsense_is_gone(sides, item):
     until(lambda: a.transport.write_blocks("b", [2], [2]) is None, a)
     until(lambda: number in a.done + a.failed, a)
     assert b.transport.write_blocks("a", [2], [2])  # it hears well
+
+
+def test_so_is_one_that_says_again_what_is_under_way(pair):
+    """Only one of the two would be waited for when the peer is removed."""
+    a, b = pair
+    peer = b.transport._peers["a"]
+    peer._takes[7] = take = b.transport._node.take("tier/nowhere", [1], tokens=1, token=peer.token, timeout=60)
+    a.transport._peers["b"]._tell.send_tensor(array.array("q", [7, 2]))
+    until(lambda: peer.fault, b)
+    assert list(peer._takes.values()) == [take] and not take.released
+    b.transport.remove_remote_peer("a")
+    assert take.released
 
 
 def test_a_peer_that_never_polls(sides):
