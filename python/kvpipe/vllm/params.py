@@ -152,7 +152,7 @@ def incoming(params: Mapping[str, Any]) -> Union[Source, str]:
     if not isinstance(ours, Mapping):
         return f"kv_transfer_params.kvpipe is a {type(ours).__name__}: must be a dict"
     if ours.get("v") != VERSION:
-        return f"kv_transfer_params.kvpipe.v is {ours.get('v')!r}: this engine understands {VERSION}; use the same release on both"
+        return f"kv_transfer_params.kvpipe.v is {repr(ours.get('v'))[:40]}: this engine understands {VERSION}; use the same release on both"
     transfer = params.get("transfer_id")
     early = isinstance(transfer, str) and "key" not in ours
     node, key, trace, tokens = ours.get("node"), ours.get("key"), ours.get("trace"), ours.get("tokens") or 0

@@ -96,6 +96,7 @@ GOOD = answer()["kv_transfer_params"]["kvpipe"]
     ({}, "v is None"),
     ({**GOOD, "v": 2}, "v is 2: this engine understands 1"),
     ({**GOOD, "v": "1"}, "v is '1'"),
+    ({**GOOD, "v": "v" * 10_000}, "v is 'vvv"),
     ({**GOOD, "node": ""}, "kvpipe.node is ''"),
     ({**GOOD, "node": 7}, "kvpipe.node is '7'"),
     ({**GOOD, "node": "n" * 256}, "1 to 255 bytes"),
