@@ -22,6 +22,9 @@ func (s *session) control(buf []byte) (bye *message) {
 		if err != nil {
 			s.end(lostCause(err))
 			s.srv.exits.shut(m.fds, s.who.UID)
+			if errors.Is(err, sys.ErrTruncated) || errors.Is(err, sys.ErrEmpty) {
+				s.srv.exits.discard(s.conn, s.who.UID)
+			}
 			return nil
 		}
 		s.count.control.Add(1)

@@ -91,15 +91,19 @@ func TestStrangeDescriptors(t *testing.T) {
 	_, err = c.Request(ring.CtlRegister, register, soft, soft)
 	says(t, err, transfer.Invalid, "one descriptor")
 	n.empty()
+	c = n.dial(sessiontest.Options{}) // more than there is room for, which are left where they are, do no less
+	_, err = c.Request(ring.CtlRegister, register, slices.Repeat([]int{soft}, 9)...)
+	says(t, err, transfer.Invalid, "one descriptor")
+	n.empty()
 }
 
 // TestDescriptorsWithoutAMessage: a message of no bytes that brings descriptors is not taken for the end of the connection, and none of them stays.
 func TestDescriptorsWithoutAMessage(t *testing.T) {
 	n := start(t, nil)
 	before := descriptors(t)
-	for range 3 {
+	for many := range 3 {
 		c := n.dial(sessiontest.Options{})
-		noErr(t, c.SendNothing(c.RingC, c.CQEvent))
+		noErr(t, c.SendNothing(slices.Repeat([]int{c.RingC, c.CQEvent}, 1+many)...))
 		cause, err := c.Bye()
 		noErr(t, err)
 		if cause.Reason != transfer.Invalid || !strings.Contains(cause.Text, "descriptors and no bytes") {

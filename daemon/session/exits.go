@@ -60,6 +60,14 @@ func (x *exits) shut(fds []int, uid uint32) {
 	x.drop(uid, func() { sys.CloseAll(fds) })
 }
 
+// discard takes the message that is next in a connection, where it was left because it has too many descriptors: closing
+// the connection with it unread would keep the client from hearing why.
+func (x *exits) discard(conn *net.UnixConn, uid uint32) {
+	if sys.Laden(conn) {
+		x.drop(uid, func() { _ = sys.Discard(conn) })
+	}
+}
+
 // drop calls f, which closes descriptors of a user, once there is a thread for it.
 func (x *exits) drop(uid uint32, f func()) {
 	u := x.enter(uid)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -47,8 +48,8 @@ func (g *lingerers) letGo() {
 	g.ends = nil
 }
 
-// give sends a message with such a socket, which is nobody else's.
-func (g *lingerers) give(to *net.UnixConn, data []byte) {
+// give sends a message with such a socket, which is nobody else's, behind the descriptors of with.
+func (g *lingerers) give(to *net.UnixConn, data []byte, with ...int) {
 	g.t.Helper()
 	c, err := net.DialTCP("tcp4", nil, g.l.Addr().(*net.TCPAddr))
 	noErr(g.t, err)
@@ -63,7 +64,7 @@ func (g *lingerers) give(to *net.UnixConn, data []byte) {
 				break // it takes no more
 			}
 		}
-		return sys.Send(to, data, fd)
+		return sys.Send(to, data, append(with, fd)...)
 	}))
 	noErr(g.t, c.Close())
 }
@@ -185,10 +186,15 @@ func TestSessionThatLingers(t *testing.T) {
 // sends shared memory.
 func TestSessionsThatLinger(t *testing.T) {
 	const sessions, atOnce = 20, 8
-	for name, data := range map[string][]byte{
-		"in vain":   ctl(ring.CtlPing),
-		"malformed": {0},
-		"too long":  make([]byte, 65569),
+	for name, b := range map[string]struct {
+		data   []byte
+		before int // descriptors that come before the one that lingers
+	}{
+		"in vain":        {ctl(ring.CtlPing), 0},
+		"malformed":      {[]byte{0}, 0},
+		"too long":       {make([]byte, 65569), 0},
+		"the second one": {ctl(ring.CtlPing), 1},
+		"too many":       {ctl(ring.CtlPing), 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newLingerers(t)
@@ -196,12 +202,12 @@ func TestSessionsThatLinger(t *testing.T) {
 			for range sessions {
 				c := n.dial(sessiontest.Options{Role: transfer.Endpoint})
 				unregisters(t, c)
-				g.give(c.Conn, data)
+				g.give(c.Conn, b.data, slices.Repeat([]int{c.RingC}, b.before)...)
 			}
 			close(held)
 			closing := func() (n int) {
 				for _, g := range stuck(t) {
-					n += strings.Count(g, "session.(*exits).shut(")
+					n += strings.Count(g, "session.(*exits).drop(")
 				}
 				return n
 			}

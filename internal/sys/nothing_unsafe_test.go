@@ -26,7 +26,6 @@ func sendNothing(t *testing.T, c *net.UnixConn, fds ...int) {
 
 // TestNothingWithDescriptors: a message of no bytes looks like the end of the connection, unless it brings descriptors.
 func TestNothingWithDescriptors(t *testing.T) {
-	a, b := pair(t)
 	fd := memfd(t, 4096, MemfdOptions{})
 	for _, c := range []struct {
 		name string
@@ -38,6 +37,7 @@ func TestNothingWithDescriptors(t *testing.T) {
 		{"two, one allowed", []int{fd, fd}, ErrEmpty},
 		{"many, one allowed", []int{fd, fd, fd, fd}, ErrEmpty},
 	} {
+		a, b := pair(t)
 		sendNothing(t, a, c.fds...)
 		n, fds, err := Recv(b, make([]byte, 4), 1)
 		CloseAll(fds)

@@ -63,9 +63,11 @@ func Send(conn *net.UnixConn, data []byte, fds ...int) error {
 // messages unread gives ECONNRESET. With ErrNoDescriptor alone, n is the
 // message's length, and the connection is as good as before.
 //
-// Closing a stranger's descriptor, with CloseAll or by closing the connection
-// while one is still queued, may block the thread for as long as the stranger
-// likes: a TCP socket lingers, a file of FUSE is flushed.
+// Closing a stranger's descriptor, with CloseAll or Discard or by closing the
+// connection while one is still queued, may block the thread for as long as the
+// stranger likes: a TCP socket lingers, a file of FUSE is flushed. So Recv
+// leaves a message queued that has more descriptors than it returns. It closes
+// one only where the table of files has no room for it.
 func Recv(conn *net.UnixConn, buf []byte, maxFDs int) (n int, fds []int, err error) {
 	if maxFDs < 0 || maxFDs > MaxFDs {
 		return 0, nil, fmt.Errorf("receive message: %d descriptors: the limit is %d", maxFDs, MaxFDs)
@@ -73,23 +75,27 @@ func Recv(conn *net.UnixConn, buf []byte, maxFDs int) (n int, fds []int, err err
 	// CmsgSpace rounds up to 8 bytes, which may leave room for one descriptor
 	// too many; parseRights's count catches it.
 	oob := make([]byte, unix.CmsgSpace(max(maxFDs, 1)*4))
-	n, oobn, flags, _, err := conn.ReadMsgUnix(buf, oob) // sets MSG_CMSG_CLOEXEC
-	end := errors.Is(err, io.EOF)                        // nothing was read; a message of no bytes looks the same
-	if end && oobn == 0 {
-		return 0, nil, io.EOF
-	}
-	if err != nil && !end {
+	n, oobn, flags, err := peek(conn, buf, oob)
+	if err != nil {
 		return 0, nil, fmt.Errorf("receive message: %w", err)
 	}
+	if n == 0 && oobn == 0 { // a message of no bytes looks like the end
+		return 0, nil, io.EOF
+	}
 	fds, err = parseRights(oob[:oobn])
+	// There was room in oob, but none in the table of files.
+	scarce := flags&unix.MSG_CTRUNC != 0 && len(fds) == 0 && maxFDs > 0
+	if flags&unix.MSG_CTRUNC == 0 || scarce {
+		err = errors.Join(err, Discard(conn)) // nobody else has it, or wants it
+	}
 	switch {
 	case err != nil:
-	case end:
+	case n == 0:
 		err = ErrEmpty
 	case flags&unix.MSG_TRUNC != 0:
 		err = fmt.Errorf("%w: longer than %d bytes", ErrTruncated, len(buf))
-	case flags&unix.MSG_CTRUNC != 0 && len(fds) == 0 && maxFDs > 0:
-		return n, nil, ErrNoDescriptor // there was room in oob, but none in the table of files
+	case scarce:
+		return n, nil, ErrNoDescriptor
 	case flags&unix.MSG_CTRUNC != 0 || len(fds) > maxFDs:
 		err = fmt.Errorf("%w: more than %d descriptors", ErrTruncated, maxFDs)
 	}
@@ -99,33 +105,54 @@ func Recv(conn *net.UnixConn, buf []byte, maxFDs int) (n int, fds []int, err err
 	return n, fds, nil
 }
 
+// Discard takes the next message, if there is one, and closes its descriptors.
+func Discard(conn *net.UnixConn) error {
+	return Control(conn, func(fd int) error {
+		for {
+			_, _, _, _, err := unix.Recvmsg(fd, nil, nil, unix.MSG_DONTWAIT)
+			switch err {
+			case nil, unix.EAGAIN:
+				return nil
+			case unix.EINTR:
+				continue
+			}
+			return fmt.Errorf("discard message: %w", err)
+		}
+	})
+}
+
 // Peek is Recv, but leaves the message where it is and takes no descriptor, so
 // that nothing of the peer's is closed. laden says whether the message brings
 // any. At the end of the connection it returns no bytes.
 func Peek(conn *net.UnixConn, buf []byte) (n int, laden bool, err error) {
-	rc, err := conn.SyscallConn()
+	n, _, flags, err := peek(conn, buf, nil)
 	if err != nil {
 		return 0, false, fmt.Errorf("look at message: %w", err)
 	}
+	return n, flags&unix.MSG_CTRUNC != 0, nil
+}
+
+// peek waits for the next message and copies it, and those of its descriptors
+// for which oob has room. They stay queued, too.
+func peek(conn *net.UnixConn, buf, oob []byte) (n, oobn, flags int, err error) {
+	rc, err := conn.SyscallConn()
+	if err != nil {
+		return 0, 0, 0, err
+	}
 	var inner error
 	err = rc.Read(func(fd uintptr) bool {
-		var flags int
 		for {
-			n, _, flags, _, inner = unix.Recvmsg(int(fd), buf, nil, unix.MSG_PEEK|unix.MSG_DONTWAIT)
+			n, oobn, flags, _, inner = unix.Recvmsg(int(fd), buf, oob, unix.MSG_PEEK|unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
 			if inner != unix.EINTR {
 				break
 			}
 		}
-		laden = flags&unix.MSG_CTRUNC != 0
 		return inner != unix.EAGAIN
 	})
 	if err == nil {
 		err = inner
 	}
-	if err != nil {
-		return 0, false, fmt.Errorf("look at message: %w", err)
-	}
-	return n, laden, nil
+	return n, oobn, flags, err
 }
 
 // PassRights sets whether the other ends of a unix socket may send descriptors

@@ -155,9 +155,9 @@ func TestDescriptorsTravel(t *testing.T) {
 }
 
 // Whatever a stranger sends, no descriptor is lost: the leak gate of this
-// package sees those that are.
+// package sees those that are. Those that nobody wants stay queued, so that the
+// caller chooses who closes them.
 func TestTooMuchIsRefused(t *testing.T) {
-	a, b := pair(t)
 	fd := memfd(t, 4096, MemfdOptions{})
 	many := make([]int, MaxFDs)
 	for i := range many {
@@ -176,19 +176,28 @@ func TestTooMuchIsRefused(t *testing.T) {
 		"long message":                   {"12345", nil, 4},
 		"long message with descriptors":  {"12345", many[:2], 4},
 	} {
+		a, b := pair(t)
 		noErr(t, Send(a, []byte(c.data), c.fds...))
 		n, fds, err := Recv(b, buf, c.limit)
 		CloseAll(fds)
 		if !errors.Is(err, ErrTruncated) || n != 0 {
 			t.Errorf("%s: %d bytes, descriptors %v, %v; want ErrTruncated", name, n, fds, err)
 		}
+		if came := len(fds) == len(c.fds); Laden(b) == came {
+			t.Errorf("%s: %d of %d descriptors came, others are queued: %t", name, len(fds), len(c.fds), !came)
+		}
+		noErr(t, Discard(b))
+		if Laden(b) {
+			t.Errorf("%s: what was discarded is queued", name)
+		}
 	}
+	a, b := pair(t)
 	noErr(t, Send(a, []byte("1234"), many[:4]...))
 	n, fds, err := Recv(b, buf, 4)
 	noErr(t, err)
 	CloseAll(fds)
-	if n != 4 || len(fds) != 4 {
-		t.Fatalf("after the refusals: %d bytes, %d descriptors", n, len(fds))
+	if n != 4 || len(fds) != 4 || Laden(b) {
+		t.Fatalf("what is not too much: %d bytes, %d descriptors, more of them are queued: %t", n, len(fds), Laden(b))
 	}
 }
 
