@@ -105,7 +105,7 @@ func (d *Daemon) busyWith(ctx context.Context, node string) bool {
 
 func sessionLimits(c *config.Config) session.Limits {
 	return session.Limits{
-		Sessions: c.Limits.Sessions, SessionsPerUID: c.Limits.SessionsPerUID, Inflight: c.Limits.Inflight,
+		Sessions: c.Limits.Sessions, SessionsPerUID: c.Limits.SessionsPerUID, Inflight: c.Limits.Inflight, BlockIDs: c.Limits.BlockIDs, Items: c.Limits.Items,
 		SessionPinned: uint64(c.Limits.SessionPinned), TotalPinned: uint64(c.Limits.TotalPinned), RingMemory: uint64(c.Limits.RingMemory),
 	}
 }

@@ -42,6 +42,8 @@ type Limits struct {
 	Sessions       int    // 1024
 	SessionsPerUID int    // 512
 	Inflight       int    // unreleased operations of a session, at most a third of its cq_entries; 4096
+	BlockIDs       int    // in what a session submitted, as the machine counts it; 64 Mi
+	Items          int    // of a pipe or lookup buffer, as the machine counts them; 262144
 	SessionPinned  uint64 // registered bytes of a session; 1 TiB
 	TotalPinned    uint64 // registered bytes of all sessions; 4 TiB
 	RingMemory     uint64 // for the rings of all sessions; one owner may have half of it; 18 GiB
@@ -80,6 +82,8 @@ func (l Limits) withDefaults() Limits {
 	def(&l.Sessions, 1024)
 	def(&l.SessionsPerUID, 512)
 	def(&l.Inflight, maxInflight)
+	def(&l.BlockIDs, 64<<20)
+	def(&l.Items, 1<<18)
 	l.Inflight = min(l.Inflight, maxInflight)
 	if l.SessionPinned == 0 {
 		l.SessionPinned = 1 << 40

@@ -102,15 +102,18 @@ func (s *session) pumpLocked() (n int, stalled bool) {
 		if !ok {
 			return n, false
 		}
-		if !s.admissible() {
+		later := !s.admissible()
+		if !later {
+			if later, err = s.submit(&e); err != nil {
+				s.violated(err)
+				return n, false
+			}
+		}
+		if later {
 			s.waiting.Store(int64(s.srv.age()))
 			s.stalled.Store(true)
 			s.srv.look()
 			return n, true
-		}
-		if err := s.submit(&e); err != nil {
-			s.violated(err)
-			return n, false
 		}
 		s.sq.Advance()
 	}
@@ -165,16 +168,16 @@ func (s *session) admissible() bool {
 	return s.cq.Outstanding()+s.running() < s.reserve
 }
 
-// submit passes one submission on, or refuses it. An error is a breach of the protocol.
-func (s *session) submit(e *ring.SQE) (err error) {
-	s.count.submissions.Add(1)
+// submit passes one submission on, or refuses it. later: it has to wait until others are released, and was not looked at.
+// An error is a breach of the protocol.
+func (s *session) submit(e *ring.SQE) (later bool, err error) {
 	if e.UserData == 0 || e.UserData>>63 != 0 {
-		return fmt.Errorf("submission %d: user_data is %#x: must not be 0 nor have its top bit set", s.sq.Head(), e.UserData)
+		return false, fmt.Errorf("submission %d: user_data is %#x: must not be 0 nor have its top bit set", s.sq.Head(), e.UserData)
 	}
 	rec := s.record[:0]
 	if e.RecLen > 0 {
 		if rec, err = s.sq.Record(s.record, e.RecOff, e.RecLen); err != nil {
-			return fmt.Errorf("submission %d: %w", s.sq.Head(), err)
+			return false, fmt.Errorf("submission %d: %w", s.sq.Head(), err)
 		}
 		if s.record = rec; cap(rec) > 1<<16 {
 			s.record = nil // large ones are rare
@@ -182,17 +185,25 @@ func (s *session) submit(e *ring.SQE) (err error) {
 	}
 	op, err := Decode(e, rec, s.layers.Len())
 	s.mu.Lock()
+	if err == nil && !s.unread {
+		if s.next = loadOf(op); !s.room() {
+			s.mu.Unlock()
+			return true, nil
+		}
+		s.next = load{}
+	}
+	s.count.submissions.Add(1)
 	if err == nil {
 		err = s.accept(e, op)
 	}
 	if _, breach := err.(*breach); breach {
 		s.mu.Unlock()
-		return err
+		return false, err
 	}
 	if err != nil || op == nil {
 		err = s.answerSelf(e, causeOf(err))
 		s.mu.Unlock()
-		return err
+		return false, err
 	}
 	if s.scarce() {
 		s.collect(s.srv.cfg.Queue) // first, so that the machine does not refuse for want of credits that were given back
@@ -204,7 +215,7 @@ func (s *session) submit(e *ring.SQE) (err error) {
 	}
 	s.srv.cfg.Queue(transfer.Submit{Session: s.id, UserData: e.UserData, Tag: e.Tag, Op: op})
 	s.outdated.mu.Unlock()
-	return nil
+	return false, nil
 }
 
 // scarce reports whether the machine may soon lack credits that the client has already given back; an operation takes
@@ -232,8 +243,9 @@ func (s *session) accept(e *ring.SQE, op transfer.Op) error {
 	if n := s.open[large]; as == large && n >= s.inflight {
 		return refuse(transfer.Quota, "this session has %d operations that are not released, the limit is %d (limits.inflight, at most a third of cq_entries = %d): wait for some of them, or raise that", n, s.inflight, s.reserve)
 	}
-	s.ops[e.UserData] = as
+	s.ops[e.UserData] = opened{as, loadOf(op)}
 	s.open[as]++
+	s.load.add(s.ops[e.UserData].load, 1)
 	return nil
 }
 
@@ -262,8 +274,9 @@ func (s *session) running() uint32 { return uint32(s.open[large] + s.open[small]
 
 // released forgets an operation. The caller holds mu.
 func (s *session) released(userData uint64) {
-	if as, ok := s.ops[userData]; ok {
-		s.open[as]--
+	if o, ok := s.ops[userData]; ok {
+		s.open[o.as]--
+		s.load.add(o.load, -1)
 		delete(s.ops, userData)
 	}
 }

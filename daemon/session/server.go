@@ -37,6 +37,7 @@ type Server struct {
 	engines   registry
 	state     *state
 	limits    Limits
+	most      most
 	draining  bool
 	closed    bool
 
@@ -85,6 +86,7 @@ func New(cfg Config) (*Server, error) {
 		poke:      make(chan struct{}, 1),
 	}
 	v.sessions.Store(&table{})
+	v.most.raise(cfg.Limits)
 	var err error
 	if v.state, err = loadState(cfg.State); v.state == nil {
 		return nil, fmt.Errorf("session: %w", err)
@@ -201,6 +203,7 @@ func (v *Server) SetLimits(l Limits) {
 	l = l.withDefaults()
 	v.mu.Lock()
 	v.limits = l
+	v.most.raise(l)
 	v.mu.Unlock()
 	v.pool.SetLimits(l.memory(v.pool.Limits().Mapped))
 }

@@ -54,14 +54,16 @@ type session struct {
 	cq       *ring.Completions
 	words    *ring.Words
 	layers   *ring.Layers
-	ops      map[uint64]size // user_data of operations that are not released
-	open     [numSizes]int   // how many of each size
-	result   []byte          // scratch
-	progress uint64          // furthest seen
-	wanted   bool            // the machine has no credit left
-	unrung   bool            // in the server's list of that name
-	unread   bool            // the client is gone and collects nothing more; changed under both locks
-	gone     bool            // unmapped; changed under both locks
+	ops      map[uint64]opened // user_data of operations that are not released
+	open     [numSizes]int     // how many of each size
+	load     load              // of them
+	next     load              // of the submission that waits until there is room for it
+	result   []byte            // scratch
+	progress uint64            // furthest seen
+	wanted   bool              // the machine has no credit left
+	unrung   bool              // in the server's list of that name
+	unread   bool              // the client is gone and collects nothing more; changed under both locks
+	gone     bool              // unmapped; changed under both locks
 	removals map[layout.RegionID]*removal
 	jobs     sync.WaitGroup // goroutines that answer late
 
@@ -129,7 +131,7 @@ func (v *Server) newSession(conn *net.UnixConn, who identity, h *ring.Hello) (*s
 	}
 	s := &session{
 		srv: v, who: who, conn: conn, since: time.Now(), secret: newSecret(), log: v.cfg.Log,
-		mem: memory.NewSpace(v.pool, who.Owner), ops: map[uint64]size{}, removals: map[layout.RegionID]*removal{},
+		mem: memory.NewSpace(v.pool, who.Owner), ops: map[uint64]opened{}, removals: map[layout.RegionID]*removal{},
 		credits: int(sizes.CQ), reserve: sizes.CQ, inflight: min(v.inflight(), int(sizes.CQ)/transfer.MostCompletions),
 		bell: make(chan struct{}, 1), resume: make(chan struct{}, 1), ending: make(chan struct{}), left: make(chan struct{}),
 		drained: make(chan struct{}), orphaned: make(chan struct{}), over: make(chan struct{}),

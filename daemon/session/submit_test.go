@@ -15,9 +15,16 @@ import (
 )
 
 // inBothModes runs a test with a reader for each session, and with one poller for all.
-func inBothModes(t *testing.T, f func(t *testing.T, n *node)) {
+func inBothModes(t *testing.T, f func(t *testing.T, n *node), change ...func(*session.Config)) {
 	for _, mode := range []string{"event", "busy"} {
-		t.Run(mode, func(t *testing.T) { f(t, start(t, func(c *session.Config) { c.PollMode = mode })) })
+		t.Run(mode, func(t *testing.T) {
+			f(t, start(t, func(c *session.Config) {
+				c.PollMode = mode
+				for _, do := range change {
+					do(c)
+				}
+			}))
+		})
 	}
 }
 
@@ -52,6 +59,72 @@ func everyOp() []transfer.Op {
 		&transfer.GetOp{Target: 6, Match: transfer.MatchKey, Key: []byte("key"), Timeout: 3},
 		&transfer.GetOp{Target: 6, Match: transfer.MatchDecline, Seq: 77, Key: []byte{}, Timeout: 4},
 	}
+}
+
+// TestBlockIDsOnTheirWay: while the machine has not judged what a session submitted, few bytes keep no more block ids in memory than the session may
+// have, besides those of one operation. What is more waits in the ring, and nothing of it is lost.
+func TestBlockIDsOnTheirWay(t *testing.T) {
+	const limit, each, most = 1000, 400, 3 // operations
+	inBothModes(t, func(t *testing.T, n *node) {
+		n.SetLimits(session.Limits{BlockIDs: 10}) // what was accepted before stays
+		busy(n)
+		c := n.dial(sessiontest.Options{Role: transfer.Endpoint})
+		ids := make([]uint32, each)
+		for i := range ids {
+			ids[i] = uint32(i)
+		}
+		blocks := []layout.BlockList{{NTokens: each, IDs: ids}}
+		ops := []transfer.Op{
+			&transfer.OfferOp{Key: []byte("key"), Token: token, Consumers: 1, Blocks: blocks},
+			&transfer.ExtendOp{Target: 1, Blocks: blocks},
+			&transfer.TakeOp{Key: []byte("key"), Token: token, TakeID: 1, Parts: 1, LayerSlot: transfer.NoSlot, Blocks: blocks},
+			&transfer.PutOp{Target: 1, Form: transfer.MatchNext, Bytes: each, Blocks: blocks},
+			&transfer.GetOp{Target: 1, Match: transfer.MatchNext, Room: each, Seq: 1, Blocks: blocks},
+		}
+		submitted := func() int { return count[transfer.Submit](n) }
+		var users []uint64
+		for i := range 4 * len(ops) {
+			user, err := c.Submit(ops[i%len(ops)])
+			noErr(t, err)
+			users = append(users, user)
+		}
+		for i, user := range users {
+			eventually(t, func() bool { return submitted() >= min(i+most, len(users)) }, "%d are submitted", submitted)
+			if got := submitted(); got > i+most {
+				t.Fatalf("%d are submitted while %d are released, want at most %d", got, i, i+most)
+			}
+			n.Complete(transfer.Complete{Session: transfer.SessionID(c.Welcome.Session), UserData: user, Status: transfer.Done})
+			_, _, err := c.WaitFor(user)
+			noErr(t, err)
+		}
+	}, func(c *session.Config) { c.Limits.BlockIDs = limit })
+}
+
+// TestItemsOnTheirWay: the same goes for items, of which any number may be submitted.
+func TestItemsOnTheirWay(t *testing.T) {
+	const limit, most = 10, 4096 + 3*10
+	inBothModes(t, func(t *testing.T, n *node) {
+		busy(n)
+		c := n.dial(sessiontest.Options{Role: transfer.Endpoint, SQ: 8192})
+		for range most + 100 {
+			_, err := c.Submit(&transfer.PutOp{Target: 1, Form: transfer.MatchAny})
+			noErr(t, err)
+		}
+		submitted := func() int { return count[transfer.Submit](n) }
+		eventually(t, func() bool { return submitted() == most }, "%d are submitted", submitted)
+		for user := range uint64(100) {
+			n.Complete(transfer.Complete{Session: transfer.SessionID(c.Welcome.Session), UserData: 1 + user, Status: transfer.Done})
+			if got := submitted(); got > most+int(user)+1 {
+				t.Fatalf("%d are submitted while %d are released", got, user+1)
+			}
+		}
+		eventually(t, func() bool { return submitted() == most+100 }, "%d are submitted", submitted)
+	}, func(c *session.Config) { c.Limits.Items = limit })
+}
+
+// busy has the machine judge nothing.
+func busy(n *node) {
+	n.on(func(ev transfer.Event) bool { _, s := ev.(transfer.Submit); return s })
 }
 
 // TestEveryOperation: what a client asks for is what the machine hears.
@@ -473,4 +546,16 @@ func TestNoPollingForWhoHasToCollectFirst(t *testing.T) {
 	if n.Arm() {
 		t.Error("the poller would go on, with nothing that it may read")
 	}
+}
+
+// TestWhoHasMoreThanItMay is refused what is more, by the machine, whatever else it has that stays: nothing waits for that.
+func TestWhoHasMoreThanItMay(t *testing.T) {
+	n := start(t, func(c *session.Config) { c.Limits.BlockIDs = 10 })
+	busy(n)
+	c := n.dial(sessiontest.Options{})
+	for _, ids := range []int{10, 100} {
+		_, err := c.Submit(&transfer.OfferOp{Key: []byte("key"), Token: token, Consumers: 1, Blocks: []layout.BlockList{{NTokens: 1, IDs: make([]uint32, ids)}}})
+		noErr(t, err)
+	}
+	eventually(t, func() bool { return count[transfer.Submit](n) == 2 }, "%d are submitted, want 2", func() int { return count[transfer.Submit](n) })
 }

@@ -22,8 +22,8 @@ type bind struct {
 	verdict *Cause
 }
 
-// maxHeldTokens bounds the tokens, of 4 bytes each, of one end's queries or entries (docs/operating.md has it).
-const maxHeldTokens = 64 << 20
+// MaxHeldTokens bounds the tokens, of 4 bytes each, of one end's queries or entries (docs/operating.md has it).
+const MaxHeldTokens = 64 << 20
 
 func (m *Machine) submitBind(s *session, sub *Submit, in *BindOp) {
 	b := &bind{kind: in.Kind, name: placeName{in.Kind.buffer(), in.Name}, token: in.Token, peer: in.Peer}

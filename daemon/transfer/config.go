@@ -110,7 +110,7 @@ func (c *Config) setDefaults() {
 	def(&c.MaxOps, 4096)
 	def(&c.MaxOffers, 4096)
 	def(&c.MaxParked, 4096)
-	def(&c.MaxHeld, maxHeldTokens)
+	def(&c.MaxHeld, MaxHeldTokens)
 	def(&c.MaxEnds, 1<<16)
 	def(&c.MaxTombstones, 65536)
 	def(&c.MaxPipes, 256)

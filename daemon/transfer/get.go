@@ -87,8 +87,8 @@ func (m *Machine) mayGet(s *session, b *bind, in *GetOp) Cause {
 		return *b.verdict
 	case !fits:
 		return because(Invalid, "%s: match is %d: must be 1 (next) for a pipe; 2 (any), 3 (prefix), 4 (exact) or 5 (key) for a buffer; or 6, 7 of an item", b.name, in.Match)
-	case b.tokens+len(in.Tokens) > maxHeldTokens:
-		return because(Quota, "%s: queries with %d tokens wait, with these %d; the limit is %d: wait for some", b.name, b.tokens, len(in.Tokens), maxHeldTokens)
+	case b.tokens+len(in.Tokens) > MaxHeldTokens:
+		return because(Quota, "%s: queries with %d tokens wait, with these %d; the limit is %d: wait for some", b.name, b.tokens, len(in.Tokens), MaxHeldTokens)
 	case in.Room == 0 && len(in.Blocks) == 0:
 		return Cause{}
 	}

@@ -75,8 +75,8 @@ func (m *Machine) mayPut(s *session, b *bind, in *PutOp) Cause {
 		return because(Invalid, "%s: form is %d: must be 1 (next) for a pipe; 2 (any), 3 (prefix) or 5 (key) for a buffer", b.name, in.Form)
 	case in.Bytes > h.capacity+itemPadding:
 		return because(Invalid, "%s: an item of %d bytes does not fit into its capacity of %d; open it with more", b.name, in.Bytes, h.capacity)
-	case b.tokens+len(in.Tokens) > maxHeldTokens:
-		return because(Quota, "%s: its items lie under %d tokens, with these %d; the limit is %d: wait until some are selected", b.name, b.tokens, len(in.Tokens), maxHeldTokens)
+	case b.tokens+len(in.Tokens) > MaxHeldTokens:
+		return because(Quota, "%s: its items lie under %d tokens, with these %d; the limit is %d: wait until some are selected", b.name, b.tokens, len(in.Tokens), MaxHeldTokens)
 	}
 	if passed := h.pipe.Passed(); passed >= uint64(m.cfg.MaxItems) {
 		return because(Quota, "%s: its receiver has received %d items behind one that it has left, the limit is limits.items = %d: have it receive that one, or raise that",

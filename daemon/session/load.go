@@ -1,0 +1,66 @@
+package session
+
+import (
+	"sync/atomic"
+
+	"github.com/kvpipe/kvpipe/daemon/layout"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// What a session may have in memory is for the machine to judge. But a record of a few bytes may stand for a million
+// block ids, there may be any number of items, and while the machine is busy nothing of that has been judged. So a
+// session is not read while what it submitted is more than the machine lets it have: then some of it has not been
+// judged, and will be refused, or its answers have not been collected. The session itself refuses nothing for that: the
+// items of a pipe have no gaps.
+
+// load is what operations take that are not released.
+type load struct{ ids, tokens, items int }
+
+// add adds what another operation takes, or takes it off (times -1).
+func (l *load) add(o load, times int) {
+	l.ids += times * o.ids
+	l.tokens += times * o.tokens
+	l.items += times * o.items
+}
+
+func loadOf(op transfer.Op) load {
+	switch op := op.(type) {
+	case *transfer.OfferOp:
+		return load{ids: layout.CountIDs(op.Blocks)}
+	case *transfer.ExtendOp:
+		return load{ids: layout.CountIDs(op.Blocks)}
+	case *transfer.TakeOp:
+		return load{ids: layout.CountIDs(op.Blocks)}
+	case *transfer.PutOp:
+		return load{ids: layout.CountIDs(op.Blocks), tokens: len(op.Tokens), items: 1}
+	case *transfer.GetOp:
+		return load{ids: layout.CountIDs(op.Blocks), tokens: len(op.Tokens)}
+	}
+	return load{}
+}
+
+// room reports whether the next submission need not wait for others. The caller holds mu.
+func (s *session) room() bool {
+	m := &s.srv.most
+	return (s.next.ids == 0 || s.load.ids <= int(m.ids.Load())) && (s.next.tokens == 0 || s.load.tokens <= transfer.MaxHeldTokens) &&
+		(s.next.items == 0 || s.load.items < itemsAnswered+3*int(m.items.Load()))
+}
+
+// itemsAnswered is how many items may have been answered, besides two for each that the machine lets a session have,
+// without that the client has collected the answers; the machine ends sessions with more.
+const itemsAnswered = maxInflight
+
+// most are the highest limits that ever applied: what was accepted under them stays.
+type most struct{ ids, items atomic.Int64 }
+
+// raise notes limits. The caller sees to it that nobody else does.
+func (m *most) raise(l Limits) {
+	m.ids.Store(max(m.ids.Load(), int64(l.BlockIDs)))
+	m.items.Store(max(m.items.Load(), int64(l.Items)))
+}
+
+// opened is an operation that is not released.
+type opened struct {
+	as size
+	load
+}
