@@ -141,18 +141,22 @@ func (s *session) bereft() bool {
 // replace. A process that was killed and is back at once may be faster than the news of its death, and what the old one
 // finished has to outlive it.
 func (v *Server) mourn(who identity) {
+	var dead []*session
 	for _, s := range v.all() {
-		if s.who.Engine != who.Engine || s.who.Owner != who.Owner || s.who.Instance == who.Instance {
-			continue
+		if s.who.Engine == who.Engine && s.who.Owner == who.Owner && s.who.Instance != who.Instance && s.bereft() {
+			s.end(transfer.Cause{Reason: transfer.PeerGone, Text: processEnded}) // of all ranks at one time
+			dead = append(dead, s)
 		}
-		if !s.bereft() {
-			continue
-		}
-		s.end(transfer.Cause{Reason: transfer.PeerGone, Text: processEnded})
+	}
+	late := time.NewTimer(helloTimeout)
+	defer late.Stop()
+	for _, s := range dead {
 		select {
 		case <-s.left:
-		case <-time.After(helloTimeout):
+		case <-late.C:
+			return
 		case <-v.stop:
+			return
 		}
 	}
 }
