@@ -3,6 +3,7 @@ package cluster
 import (
 	"bufio"
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -88,7 +89,10 @@ func (e *Engine) Start(cancels int) {
 		for s := bufio.NewScanner(out); s.Scan(); {
 			e.hear(s.Text())
 		}
-		_ = cmd.Wait()
+		// By the status: also a test that was about to kill it is told.
+		if err := cmd.Wait(); !killed(cmd) {
+			e.t.Errorf("%s on %s has ended by itself: %v", e.Role, e.n.Name, cmp.Or(err, errors.New("exit status 0")))
+		}
 	}()
 	e.t.Cleanup(func() {
 		_ = cmd.Process.Kill()
@@ -192,6 +196,12 @@ func (e *Engine) quiet(word string) {
 	n := e.Count("idle")
 	e.Tell("%s", word)
 	e.Waits("idle", n+1)
+}
+
+// killed tells whether SIGKILL ended a process, as tests and nobody else send it.
+func killed(cmd *exec.Cmd) bool {
+	st, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	return ok && st.Signaled() && st.Signal() == syscall.SIGKILL
 }
 
 // Kill ends the engine as a crash does.

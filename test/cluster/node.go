@@ -143,7 +143,11 @@ func (n *Node) Launch() {
 			n.grew = make(chan struct{})
 			n.mu.Unlock()
 		}
-		_ = cmd.Wait()
+		// With 0 it has ended as it was told, with 1 it has refused to start.
+		err := cmd.Wait()
+		if code := cmd.ProcessState.ExitCode(); code != 0 && code != 1 && !killed(cmd) {
+			n.T.Errorf("node %s ended badly: %v", n.Name, err)
+		}
 	}()
 	n.T.Cleanup(func() {
 		_ = cmd.Process.Kill()
@@ -196,8 +200,14 @@ func HasAll(s string, parts []string) bool {
 // Kill ends the daemon as a crash does.
 func (n *Node) Kill() { n.Signal(syscall.SIGKILL) }
 
-// Stop ends it as a service manager does.
-func (n *Node) Stop() { n.Signal(syscall.SIGTERM) }
+// Stop ends it as a service manager does, which is told with 0 that all went well.
+func (n *Node) Stop() {
+	n.T.Helper()
+	n.Signal(syscall.SIGTERM)
+	if code := n.Cmd.ProcessState.ExitCode(); code != 0 {
+		n.T.Errorf("node %s ended badly: exit status %d after SIGTERM", n.Name, code)
+	}
+}
 
 func (n *Node) Signal(s syscall.Signal) {
 	n.T.Helper()
