@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/fstest"
 )
 
 // A rule looks at a source tree and tells what breaks it.
@@ -52,6 +53,16 @@ func TestTree(t *testing.T) {
 				t.Error(v)
 			}
 		})
+	}
+}
+
+// TestWhatIsNotWritten: what git keeps, and what is built, is nobody's to mend; in a worktree .git is a file.
+func TestWhatIsNotWritten(t *testing.T) {
+	for _, name := range []string{".git", ".git/config", "build/a.go", "python/kvpipe.egg-info/a", "a.so"} {
+		tr, err := load(fstest.MapFS{name: {Data: []byte("gitdir: /wor" + "k/main/.git\n")}, "b/.gitignore": {Data: []byte("c\n")}})
+		if err != nil || len(tr) != 1 || tr[0].path != "b/.gitignore" {
+			t.Errorf("with %s: %d files, %v", name, len(tr), err)
+		}
 	}
 }
 

@@ -35,7 +35,7 @@ func load(root fs.FS) (tree, error) {
 			return err
 		case entry.IsDir() && left(name):
 			return fs.SkipDir
-		case entry.IsDir() || !entry.Type().IsRegular() || binary(name):
+		case entry.IsDir() || !entry.Type().IsRegular() || binary(name) || name == ".git": // which is a file in a worktree of git's, and names folders
 			return nil
 		}
 		text, err := fs.ReadFile(root, name)
