@@ -5,7 +5,7 @@ usage: ctest.py PROGRAM...
 
 A program passes with exit status 0 and skips with 77, its last line of output
 being the reason; of one that passes, "skip: TEST: REASON" lines are shown. One whose source says "needs: daemon" in its first comment
-finds a running `kvpiped --dev` at KVPIPE_SOCKET; KVPIPED names the daemon's
+finds a running `kvpiped --dev` at KVPIPE_SOCKET, which has to live until it is told to end; KVPIPED names the daemon's
 binary for one that starts daemons itself. KVPIPE_TEST_DIR is the folder.
 """
 
@@ -41,7 +41,7 @@ def needs_daemon(program):
 
 @contextlib.contextmanager
 def daemon(folder):
-    """A development daemon with its socket in folder, stopped at the end."""
+    """A development daemon with its socket in folder, stopped at the end; RuntimeError when it does not start or does not end well."""
     socket = folder / "kvpiped.sock"
     with open(folder / "kvpiped.log", "wb") as log:
         process = subprocess.Popen(
@@ -57,27 +57,39 @@ def daemon(folder):
             time.sleep(0.02)
         yield socket
     finally:
+        early = process.poll() is not None
         process.terminate()
         try:
             process.wait(60)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+    if process.returncode != 0 or early:
+        raise RuntimeError(f"kvpiped ended with {process.returncode}:\n" + (folder / "kvpiped.log").read_text())
 
 
 def run(program):
     """Exit status and output of one program."""
-    with tempfile.TemporaryDirectory(prefix="kvpipe-ctest-") as name, contextlib.ExitStack() as stack:
-        folder = pathlib.Path(name)
-        env = dict(os.environ, KVPIPED=str(KVPIPED), KVPIPE_TEST_DIR=name, **SANITIZERS)
-        if needs_daemon(program):
-            env["KVPIPE_SOCKET"] = str(stack.enter_context(daemon(folder)))
-        try:
-            done = subprocess.run([os.path.abspath(program)], cwd=folder, env=env, timeout=LIMIT,
-                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-            return done.returncode, done.stdout.decode(errors="replace")
-        except subprocess.TimeoutExpired as late:
-            return 124, (late.stdout or b"").decode(errors="replace") + f"\nran longer than {LIMIT} s"
+    status, output = 1, ""
+    try:
+        with tempfile.TemporaryDirectory(prefix="kvpipe-ctest-") as name, contextlib.ExitStack() as stack:
+            folder = pathlib.Path(name)
+            env = dict(os.environ, KVPIPED=str(KVPIPED), KVPIPE_TEST_DIR=name, **SANITIZERS)
+            if needs_daemon(program):
+                env["KVPIPE_SOCKET"] = str(stack.enter_context(daemon(folder)))
+            status, output = judge(program, folder, env)
+    except RuntimeError as error:  # the daemon's
+        status, output = status if status not in (0, SKIP) else 1, f"{output}{error}"
+    return status, output
+
+
+def judge(program, folder, env):
+    try:
+        done = subprocess.run([os.path.abspath(program)], cwd=folder, env=env, timeout=LIMIT,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        return done.returncode, done.stdout.decode(errors="replace")
+    except subprocess.TimeoutExpired as late:
+        return 124, (late.stdout or b"").decode(errors="replace") + f"\nran longer than {LIMIT} s"
 
 
 def main():
@@ -101,6 +113,9 @@ def main():
             print(f"FAIL  {name}: exit status {status}\n{output}", flush=True)
     if failed:
         print(f"{failed} of {passed + skipped + failed} programs failed")
+        return 1
+    if not programs:
+        print("no programs to run")
         return 1
     print(f"part passed: {passed} programs" + (f", {skipped} skipped" if skipped else ""))
     return 0
