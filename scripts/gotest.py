@@ -61,6 +61,9 @@ class Report:
         if not self.packages["pass"]:
             print("no package ran")
             return 1
+        if not self.tests:
+            print("no test ran: none has such a name")
+            return 1
         skipped = f", {self.tests['skip']} skipped" if self.tests["skip"] else ""
         print(f"part passed: {self.tests['pass']} tests in {self.packages['pass']} packages{skipped}")
         return 0

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Fails when a program or library below the given folders would not load: a
-# library or a symbol that nothing provides. libkvpipe may need the C library only.
+# library or a symbol that nothing provides; and when a folder has neither. libkvpipe may need the C library only.
 #
 # Programs with go-nvml in them are linked with --unresolved-symbols=ignore-in-object-files,
 # for NVML's functions, which come with the driver at run time. So the linker lets
@@ -8,6 +8,9 @@
 set -eu
 
 bad=0
+for folder in "$@"; do
+	[ -n "$(find "$folder" -type f -print -quit)" ] || { echo "ldd-check: there is nothing in $folder" >&2; bad=1; }
+done
 while IFS= read -r -d '' file; do
 	head -c 4 "$file" | grep -q ELF || continue
 	out=$(ldd -r "$file" 2>&1) || case $out in

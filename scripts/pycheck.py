@@ -4,7 +4,7 @@
 usage: pycheck.py 3.9 FOLDER...
 
 Prints file:line: message for each file that the named version could not read
-and exits with 1 when there was one.
+and exits with 1 when there was one, or a folder has no Python file.
 """
 
 import ast
@@ -14,7 +14,10 @@ import sys
 
 def problems(version, folders):
     for folder in folders:
-        for path in sorted(pathlib.Path(folder).rglob("*.py")):
+        paths = sorted(pathlib.Path(folder).rglob("*.py"))
+        if not paths:
+            yield f"{folder}: there is no Python file"
+        for path in paths:
             if "build" in path.parts:
                 continue
             try:

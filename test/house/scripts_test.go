@@ -12,6 +12,11 @@ func TestLoaderCheck(t *testing.T) {
 	if out, ok := script(t, "", "ldd-check.sh", filepath.Dir(good)); !ok {
 		t.Errorf("a library without any need is refused:\n%s", out)
 	}
+	for _, none := range []string{t.TempDir(), filepath.Join(t.TempDir(), "gone")} {
+		if out, ok := script(t, "", "ldd-check.sh", filepath.Dir(good), none); ok {
+			t.Errorf("a folder with nothing to load passes:\n%s", out)
+		}
+	}
 	bad := compile(t, "libbad.so", "int nowhere_to_be_found(void); int f(void) { return nowhere_to_be_found(); }")
 	if out, ok := script(t, "", "ldd-check.sh", filepath.Dir(bad)); ok {
 		t.Errorf("an undefined symbol passes:\n%s", out)
@@ -120,6 +125,7 @@ func TestGoReport(t *testing.T) {
 		{"pass", passed, "1 tests in 1 packages", true},
 		{"nothing ran", "", "no package ran", false},
 		{"no tests", `{"Action":"skip","Package":"p"}`, "no package ran", false},
+		{"tests whose names are others", `{"Action":"output","Package":"p","Output":"testing: warning: no tests to run\n"}` + "\n" + `{"Action":"pass","Package":"p"}`, "no test ran", false},
 		{"failed test", passed + `{"Action":"fail","Package":"p","Test":"TestB"}`, "TestB", false},
 		{
 			"time over", passed + `{"Action":"output","Package":"q","Test":"TestC","Output":"panic: test timed out\n"}` + "\n" +
@@ -149,6 +155,9 @@ func TestOldPython(t *testing.T) {
 	write(t, filepath.Join(dir, "a.py"), "x = 1\n")
 	if out, ok := script(t, "", "pycheck.py", "3.9", dir); !ok {
 		t.Errorf("plain Python is refused:\n%s", out)
+	}
+	if out, ok := script(t, "", "pycheck.py", "3.9", dir, filepath.Join(dir, "gone")); ok {
+		t.Errorf("a folder that is not there passes:\n%s", out)
 	}
 	write(t, filepath.Join(dir, "b.py"), "match 1:\n    case 1:\n        pass\n")
 	if out, ok := script(t, "", "pycheck.py", "3.9", dir); ok {
