@@ -2,9 +2,11 @@ package house
 
 import (
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -20,6 +22,27 @@ func TestPromisesNameTests(t *testing.T) {
 		if !there[n[1]] {
 			t.Errorf("docs/promises.md names %s, which no test file has", n[1])
 		}
+	}
+}
+
+// TestRunsNameTests: what the makefiles run by a name of tests is there; go says that there is none and that all went well.
+func TestRunsNameTests(t *testing.T) {
+	parts, err := filepath.Glob("../../scripts/mk/*.mk")
+	if err != nil {
+		t.Fatal(err)
+	}
+	there, runs := testNames(t, "../.."), 0
+	for _, part := range parts {
+		for _, run := range regexp.MustCompile(`-(?:test\.)?run[ =]'?([^ ']+)`).FindAllStringSubmatch(strings.ReplaceAll(read(t, part), "$$", "$"), -1) {
+			runs++
+			named := regexp.MustCompile(run[1])
+			if !slices.ContainsFunc(slices.Collect(maps.Keys(there)), named.MatchString) {
+				t.Errorf("%s runs %s, which is the name of no test", part, run[1])
+			}
+		}
+	}
+	if runs < 2 {
+		t.Errorf("%d runs of tests by name", runs)
 	}
 }
 
