@@ -43,17 +43,18 @@ class Daemon:
         self._command = [binary("kvpiped"), "--dev", "--node", node, "--state-dir", str(self.home), "--ca", str(ca)]
         for peer in peers:
             self._command += ["--peer", peer]
-        self.address = f"127.{1 + secrets.randbelow(254)}.{secrets.randbelow(256)}.{1 + secrets.randbelow(254)}:7650"
+        # Not at the port of a kvpiped that serves this machine, at all of its addresses.
+        self.address = f"127.{1 + secrets.randbelow(254)}.{secrets.randbelow(256)}.{1 + secrets.randbelow(254)}:{8000 + secrets.randbelow(24000)}"
         self.start()
 
     def start(self):
         self._last = collections.deque(maxlen=20)
-        self._ready = threading.Event()
+        self._ready, self._up = threading.Event(), False
         self.process = subprocess.Popen([*self._command, "--listen", self.address], stderr=subprocess.PIPE, text=True)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         self._ready.wait(60)
-        if not self._ready.is_set() or self.process.poll() is not None:
+        if not self._up:
             raise Failed(f"kvpiped {self.node} did not start:\n" + "".join(self._last))
 
     def _read(self):
@@ -63,6 +64,7 @@ class Daemon:
                 log.flush()
                 self._last.append(line)
                 if "msg=ready" in line:
+                    self._up = True
                     self._ready.set()
         self._ready.set()
 

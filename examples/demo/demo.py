@@ -23,6 +23,7 @@ from cluster import Daemon, Engine, Failed
 from shape import BLOCK, BLOCK_BYTES, LAYERS, draw
 
 TOKENS = 8192
+LONGEST = 40  # characters of a folder for the daemons': paths of unix sockets have a limit
 SPARE = 16  # blocks in each layer that no list names: they must stay as they are
 
 
@@ -60,9 +61,12 @@ class Demo:
         return engine
 
     def stop(self):
-        """Engines before daemons; what went wrong last is what counts."""
-        while self.processes:
-            self.processes.pop().stop()
+        """Engines before daemons, and all of them; what went wrong last is what counts."""
+        if self.processes:
+            try:
+                self.processes.pop().stop()
+            finally:
+                self.stop()
 
     def reference(self, program, kinds):
         reference = references.Reference(program, kinds, self.lists)
@@ -107,8 +111,10 @@ class Demo:
 
 def main():
     given = options()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    home = pathlib.Path(tempfile.mkdtemp(prefix="kvpipe-demo-"))
+    for ends in (signal.SIGTERM, signal.SIGHUP):  # a terminal that is closed; a daemon would take it for a wish to reload
+        if signal.getsignal(ends) != signal.SIG_IGN:
+            signal.signal(ends, signal.default_int_handler)
+    home = pathlib.Path(tempfile.mkdtemp(prefix="kvpipe-demo-", dir=None if len(tempfile.gettempdir()) <= LONGEST else "/tmp"))
     demo = Demo(given, home)
     try:
         try:

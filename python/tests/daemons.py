@@ -20,8 +20,11 @@ logs = set()  # the pipes that these threads read
 
 
 def own_address():
-    """Where nobody else listens while a daemon is away: on one of loopback's many hosts, at a port that the system gives to nobody."""
-    return f"127.{1 + secrets.randbelow(254)}.{secrets.randbelow(256)}.{1 + secrets.randbelow(254)}:7650"
+    """Where nobody else listens while a daemon is away: on one of loopback's many hosts, at a port that the system gives to nobody.
+
+    Nor is it the port of a kvpiped that serves this machine, at all of its addresses.
+    """
+    return f"127.{1 + secrets.randbelow(254)}.{secrets.randbelow(256)}.{1 + secrets.randbelow(254)}:{8000 + secrets.randbelow(24000)}"
 
 
 class Daemon:

@@ -3,8 +3,11 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 from daemons import BIN, ROOT
@@ -54,3 +57,41 @@ def test_demo_with_a_short_prompt(tmp_path):
     assert [row["descriptors"] for row in told["handovers"]] == [2048] * 4 + [262144]
     assert all(row["gb_per_s"] > 0 and row["of_memcpy"] > 0 and row["of_tcp"] > 0 for row in told["handovers"])
     assert [row["name"] for row in told["small"]] == ["local", "tcp"] and all(row["p99_us"] for row in told["small"])
+
+
+@pytest.mark.parametrize("how", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT], ids=lambda how: how.name)
+def test_a_demo_that_is_ended_leaves_nothing(how):
+    """As by a terminal that is closed, which tells the daemons too; folders for temporary files may have long names."""
+    pytest.importorskip("numpy")
+    if not (BIN / "ref-memcpy").exists():
+        pytest.skip(f"the reference programs are not in {BIN}")
+    with tempfile.TemporaryDirectory(prefix="kvp-", dir="/tmp") as folder:
+        demo = subprocess.Popen(
+            [sys.executable, "-B", str(ROOT / "examples/demo/demo.py"), "--tokens", "256", "--rounds", "1", "--json", f"{folder}/demo.json"],
+            env={**os.environ, "KVPIPE_BIN": str(BIN), "TMPDIR": folder}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            start_new_session=True, preexec_fn=lambda: signal.signal(how, signal.SIG_DFL))
+        said = ""
+        while "A take is cancelled" not in said and (line := demo.stdout.readline()):
+            said += line
+        os.killpg(demo.pid, how)
+        said += demo.communicate(timeout=100)[0]  # which all that it started have inherited
+        assert demo.returncode == 130, said
+        assert list(Path(folder).iterdir()) == [], said
+
+
+def test_the_demo_ends_all_its_processes():
+    """Also those that come after one that has not ended well."""
+    script = """
+import types, demo
+from cluster import Failed
+def bad():
+    raise Failed("it crashed")
+all_of_it = demo.Demo.__new__(demo.Demo)
+all_of_it.processes = [types.SimpleNamespace(stop=lambda: print("ended")), *[types.SimpleNamespace(stop=bad)] * 2]
+try:
+    all_of_it.stop()
+except Failed as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-B", "-c", script], cwd=ROOT / "examples/demo", text=True, capture_output=True, timeout=100)
+    assert done.stdout == "ended\nit crashed\n", done.stdout + done.stderr

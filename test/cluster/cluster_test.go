@@ -76,6 +76,13 @@ func TestWhoEndsByItself(t *testing.T) {
 	}
 }
 
+// TestBesideAServingDaemon: nodes do not need the port of a kvpiped that serves the machine on which they are tested.
+func TestBesideAServingDaemon(t *testing.T) {
+	if addr := New(t).Node("a").Addr; strings.HasSuffix(addr, ":7650") {
+		t.Errorf("a node listens at %s", addr)
+	}
+}
+
 // TestPlayed is what TestWhoEndsByItself runs, with programs that are played; without them there is nothing to see.
 func TestPlayed(t *testing.T) {
 	how := os.Getenv(ends)

@@ -70,8 +70,9 @@ func (c *Cluster) Node(name string, peers ...*Node) *Node {
 	home := filepath.Join(c.Dir, name)
 	n := &Node{
 		T: c.t, c: c, Name: name, Socket: filepath.Join(home, "s"), Config: filepath.Join(c.Dir, name+".toml"), Beats: "1s", Idle: "10m", grew: make(chan struct{}),
-		// Nobody else listens on a loopback address drawn at random.
-		Addr: fmt.Sprintf("127.%d.%d.%d:7650", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254)),
+		// Nobody else listens on a loopback address drawn at random; at 7650 a kvpiped that serves this machine does, at all addresses. From 32768
+		// on the system gives ports to whoever asks for any.
+		Addr: fmt.Sprintf("127.%d.%d.%d:%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254), 8000+rand.IntN(24000)),
 	}
 	n.Ctl = admin.NewClient(filepath.Join(home, "a"))
 	n.Args = []string{
