@@ -19,7 +19,7 @@ mkdir -p "$logs"
 declare -A part=() began=() # by process
 declare -A row=()           # by part
 failed=()
-trap 'kill "${!part[@]}" 2>/dev/null; exit 130' INT TERM HUP
+trap 'kill "${!part[@]}" "${!-}" 2>/dev/null; exit 130' INT TERM HUP
 
 start() {
 	printf '== %s\n' "$1"
