@@ -1,5 +1,6 @@
 """Scripts that run on others' machines are for any sh. What they do is seen in test/rigs/packages.sh. And the rules that make packages."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -46,8 +47,14 @@ def test_the_rig_waits_for_both_of_its_halves(tmp_path):
 
 
 @pytest.fixture
-def tree(tmp_path):
-    """A source tree of nothing but its version, within somebody's repository that has had releases."""
+def tree(tmp_path, monkeypatch):
+    """A source tree of nothing but its version, within somebody's repository that has had releases.
+
+    Where a hook of git runs the tests, GIT_DIR names the hook's repository, which is none of ours.
+    """
+    for name in [name for name in os.environ if name.startswith("GIT_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     repository(tmp_path, "v99.0.0")
     for file in ("packaging/version.sh", "scripts/version.sh", "VERSION", "CHANGELOG.md"):
         (tmp_path / "kvpipe" / file).parent.mkdir(parents=True, exist_ok=True)

@@ -22,7 +22,7 @@ if [ ! -e $root ]; then # it is there whole or not at all
 		cannot "mmdebstrap: $(tail -n 1 build/root.log)"
 	mv $root.new $root
 fi
-mkdir -p $root/opt/kvpipe/bin $root/opt/kvpipe/lib
-cp build/bin/test-engine $root/opt/kvpipe/bin/
-cp build/lib/libkvpipe.so.0 $root/opt/kvpipe/lib/
+mkdir -p $root/opt/kvpipe/bin $root/opt/kvpipe/lib &&
+	cp build/bin/test-engine $root/opt/kvpipe/bin/ &&
+	cp build/lib/libkvpipe.so.0 $root/opt/kvpipe/lib/ || exit 1
 KVPIPE_BIN=$PWD/build/bin exec unshare --mount --propagation private build/test/root.test -test.v -test.timeout 10m -root "$PWD/$root"
