@@ -37,6 +37,8 @@ void begin_as(uint32_t role)
 	got.answer = 0;
 	fake = fake_start(&adopting);
 	kv = fake_connect_as(fake, role);
+	/* It has closed the descriptors that it sent by then: some tests know which are free. */
+	fake_await_requests(fake, KVPIPE_CTL_HELLO, 1);
 }
 
 void begin(void)
