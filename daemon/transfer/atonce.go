@@ -90,7 +90,7 @@ func (m *Machine) mayMove(s *session, o *offer, in *TakeOp) bool {
 	switch {
 	case s.role != Worker || s.layout == nil || m.regionsThere(s).Reason != OK || s.progress < in.After:
 	case s.credits < creditsMemory || len(s.owed) > 0:
-	case layout.CountIDs(in.Blocks) > m.cfg.AtOnce || checkBlocks(s.self[:], in.Blocks).Reason != OK:
+	case layout.CountIDs(in.Blocks) > m.cfg.AtOnce || m.checkBlocks(s.self[:], in.Blocks).Reason != OK:
 	case o.authorise(&MsgTake{Token: in.Token, Content: in.Content, Parts: 1}).Reason != OK && !m.cfg.Broken.Stranger:
 	case len(m.takeNames) > 0 && m.takeNames[takeName{s.engine, in.TakeID, 0}] != nil:
 	case !o.admits(claimOf(s, in)) || o.claim(claimOf(s, in)) != nil:

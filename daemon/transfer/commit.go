@@ -136,7 +136,11 @@ func (t *take) fenced(m *Machine, cause Cause) {
 // decide ends a take whose commit was due, now that the fence is done and nothing can spoil it any more.
 func (t *take) decide(m *Machine) {
 	if !t.complete() && !m.cfg.Broken.Commit {
-		t.fail(m, Failed, because(Corrupt, "key %s: a late copy of a slice spoiled it; take it again", short(t.in.Key)))
+		end := t.fail
+		if m.cfg.Broken.Spoiled {
+			end = t.finish
+		}
+		end(m, Failed, because(Corrupt, "key %s: a late copy of a slice spoiled it; take it again", short(t.in.Key)))
 		return
 	}
 	t.lookAround()

@@ -76,6 +76,9 @@ type Broken struct {
 	Sender      bool // what is said of a take counts, whichever node says it
 	Asleep      bool // memory that is given up is reported free of operations while they go on
 	Torn        bool // a take that was moved at once only in part is done
+	Spoiled     bool // of a take that a late copy spoiled, only the blocks that the offer lacks are not to be used
+	Uneven      bool // one list names blocks of ranks that cut the same tokens into blocks of different sizes
+	Step        bool // ranks that offer for themselves extend by tokens that others have in earlier or later pieces
 	Joined      bool // an offer that each rank makes for itself is complete without the absent ranks
 }
 

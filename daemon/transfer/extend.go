@@ -6,7 +6,7 @@ import "github.com/kvpipe/kvpipe/daemon/layout"
 func (m *Machine) submitExtend(s *session, sub *Submit, in *ExtendOp) {
 	mb, cause := extendable(s, in)
 	if cause.Reason == OK {
-		cause = checkBlocks(mb.ranks, in.Blocks)
+		cause = m.checkBlocks(mb.ranks, in.Blocks)
 	}
 	if cause.Reason == OK {
 		cause = mb.continues(in.Blocks)
@@ -18,7 +18,7 @@ func (m *Machine) submitExtend(s *session, sub *Submit, in *ExtendOp) {
 	if cause.Reason == OK {
 		cause = mb.offer.carries(len(mb.segs), in.Blocks)
 	}
-	if cause.Reason == OK {
+	if cause.Reason == OK && !m.cfg.Broken.Step {
 		cause = mb.offer.inStep(mb.ranks, len(mb.segs), in.Blocks)
 	}
 	ids := idsOf(in)

@@ -63,7 +63,7 @@ type portion struct {
 func (m *Machine) submitOffer(s *session, sub *Submit, in *OfferOp) {
 	ranks, cause := m.ranks(s)
 	if cause.Reason == OK {
-		cause = checkBlocks(ranks, in.Blocks)
+		cause = m.checkBlocks(ranks, in.Blocks)
 	}
 	if cause.Reason == OK {
 		cause = m.within(s, quotaOffers, 1)
@@ -79,7 +79,7 @@ func (m *Machine) submitOffer(s *session, sub *Submit, in *OfferOp) {
 	if cause.Reason == OK && o != nil {
 		cause = o.carries(0, in.Blocks)
 	}
-	if cause.Reason == OK && o != nil {
+	if cause.Reason == OK && o != nil && !m.cfg.Broken.Step {
 		cause = o.inStep(ranks, 0, in.Blocks)
 	}
 	if cause.Reason != OK {

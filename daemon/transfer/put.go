@@ -100,7 +100,7 @@ func (m *Machine) coversBytes(s *session, lists []layout.BlockList, bytes uint64
 	if cause := m.regionsThere(s); cause.Reason != OK {
 		return cause
 	}
-	if cause := checkBlocks(s.self[:], lists); cause.Reason != OK {
+	if cause := m.checkBlocks(s.self[:], lists); cause.Reason != OK {
 		return cause
 	}
 	if g := s.layout.Group(lists[0].Group); g.Kind != layout.Paged { // its blocks have no tokens, and here a token is a byte

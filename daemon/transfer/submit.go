@@ -101,7 +101,7 @@ func (m *Machine) submitCancel(s *session, sub *Submit, target uint64) {
 
 // checkBlocks validates lists against every rank's layout. A rank may lack groups that another one has (pipeline stages
 // of hybrid models), but every list must be of a group that some rank has, and for the same tokens of each such rank.
-func checkBlocks(ranks []*session, lists []layout.BlockList) Cause {
+func (m *Machine) checkBlocks(ranks []*session, lists []layout.BlockList) Cause {
 	for i := range lists {
 		var known *layout.Group
 		for _, s := range ranks {
@@ -112,7 +112,7 @@ func checkBlocks(ranks []*session, lists []layout.BlockList) Cause {
 				known = g
 			case g.Kind != known.Kind:
 				return because(Invalid, "blocks: list %d: group %d is of kind %d at some ranks and %d at rank %d; give them groups of their own", i, g.ID, known.Kind, g.Kind, s.rank)
-			case g.Kind == layout.Paged && g.BlockSize != known.BlockSize:
+			case g.Kind == layout.Paged && g.BlockSize != known.BlockSize && !m.cfg.Broken.Uneven:
 				return because(Invalid, "blocks: list %d: blocks of group %d are of %d tokens at some ranks and of %d at rank %d, so it cannot name those of all; give them groups of their own",
 					i, g.ID, known.BlockSize, g.BlockSize, s.rank)
 			}

@@ -90,7 +90,7 @@ func (m *Machine) submitTake(s *session, sub *Submit, in *TakeOp) {
 func (m *Machine) beginTake(s *session, sub *Submit, in *TakeOp) {
 	ranks, cause := m.ranks(s)
 	if cause.Reason == OK {
-		cause = checkBlocks(ranks, in.Blocks)
+		cause = m.checkBlocks(ranks, in.Blocks)
 	}
 	if in.Parts == 0 {
 		in.Parts = 1

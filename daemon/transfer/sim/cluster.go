@@ -23,6 +23,7 @@ type Options struct {
 	Unrest bool            // daemons are restarted again and again; if not set, in some seeds only
 	Tight  bool            // daemons keep little for their peers
 	Mad    bool            // one of the nodes is mad
+	Ragged bool            // blocks do not fit together
 	Trace  func(line string)
 }
 
@@ -66,6 +67,9 @@ type Cluster struct {
 	readied  int // times that layers of a take of two groups were said to be in place
 	reloads  int // configurations that were read again
 	gathered int // takes of which all parts were done, by several daemons
+	lacked   int // takes that lacked blocks
+	spoiled  int // takes that lacked blocks and were spoiled while they waited for their fence
+	uneven   int // takes and offers of ranks that cut the same tokens into different blocks, with lists for all of them
 	pipes    []*conduit
 	items    map[uint64]*thing // by the number in their description
 	received int
@@ -167,6 +171,9 @@ func New(opts Options) *Cluster {
 		}
 	case r.hit(20) || opts.Unrest:
 		c.faults.unsettle(r)
+	}
+	if opts.Ragged {
+		c.faults.fray(r)
 	}
 	for i := range r.in(3, 8) {
 		c.AddNode(fmt.Sprintf("n%d", i))

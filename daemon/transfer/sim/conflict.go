@@ -60,7 +60,7 @@ func (s *Session) holder(at uint32, what string) *Op {
 // inUse finds blocks for so many tokens in one of the groups. At least one of them is held by a take or an offer.
 func (s *Session) inUse(what string, tokens int) []layout.BlockList {
 	g := pick(&s.eng.c.rng, s.mem.groups())
-	n := (tokens + s.eng.shape.size(g) - 1) / s.eng.shape.size(g)
+	n := (tokens + s.mem.shape.size(g) - 1) / s.mem.shape.size(g)
 	var ids []uint32
 	for id := uint32(0); id < numBlocks && len(ids) < n; id++ {
 		if s.holder(place(g, id), what) != nil {

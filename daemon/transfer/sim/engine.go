@@ -81,6 +81,9 @@ func (c *Cluster) addEngine(n *Node, name string, s shape, more ...*Node) *Engin
 	if c.slides > 0 {
 		s.second = pick(&c.rng, []int{2, 4})
 	}
+	if c.opts.Ragged {
+		s.fray(&c.rng)
+	}
 	e := &Engine{c: c, node: n, nodes: append([]*Node{n}, more...), name: name, shape: s}
 	for _, n := range e.nodes {
 		n.engines = append(n.engines, e)
@@ -128,7 +131,7 @@ func (e *Engine) newSession(role transfer.Role, rank int) *Session {
 		s.credits = e.c.rng.in(4, 12)
 	}
 	if role != transfer.Scheduler {
-		s.mem = newMemory(e.shape, rank)
+		s.mem = newMemory(e.shape.of(rank), rank)
 	}
 	s.comes()
 	if role == transfer.Worker {
@@ -215,6 +218,7 @@ func (s *Session) setProgress(v uint64) {
 		}
 	}
 	s.writes = rest
+	s.lapses()
 	s.progress = v
 	s.look()
 }

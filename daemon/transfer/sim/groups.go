@@ -78,7 +78,7 @@ func (s *Session) blocks(first, stop, tokens int, ids []uint32, how window) []la
 	}
 	var lists []layout.BlockList
 	if has(0) {
-		lists = append(lists, list(s.eng.shape.blockSize, first, stop, ids))
+		lists = append(lists, list(s.cut().blockSize, first, stop, ids))
 	}
 	if !has(1) || how == atEnd && stop < tokens {
 		return lists
@@ -93,7 +93,7 @@ func (s *Session) blocks(first, stop, tokens int, ids []uint32, how window) []la
 	if first >= stop {
 		return lists
 	}
-	size := s.eng.shape.second
+	size := s.cut().second
 	b := list(size, first, stop, mirrored(ids))
 	b.Group = 1
 	for i := range b.IDs {

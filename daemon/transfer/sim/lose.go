@@ -101,5 +101,9 @@ func (o *Op) left() transfer.Time { return o.limit - o.c.bound() - o.c.now }
 
 // tell completes the operation as the library does by itself.
 func (o *Op) tell(status transfer.Status, reason transfer.Reason) {
-	o.told(o.sess, transfer.Complete{Status: status, Reason: reason, Text: "said by the library"})
+	e := transfer.Complete{Status: status, Reason: reason, Text: "said by the library"}
+	if o.kind == "take" && status == transfer.Failed {
+		e.Failed = o.all()
+	}
+	o.told(o.sess, e)
 }

@@ -20,6 +20,8 @@ type shape struct {
 	split     string // "" one rank, "tp" two ranks with a head each, "pp" two ranks with different layers, "ppp" three
 	blockSize int
 	second    int  // block size of the second group; 0: there is none
+	odd       int  // block size at ranks with an odd number; 0: the same
+	oddSecond int  // the same of the second group
 	hnd       bool // heads before tokens
 	model     string
 }
@@ -142,7 +144,11 @@ func (m *memory) write(req, gen int, b layout.BlockList, first, last int) {
 func (m *memory) each(b layout.BlockList, first, last int, visit func(layer uint32, token, head int, c []byte) bool) {
 	bs := m.shape.size(b.Group)
 	for t := int(b.FirstToken); t < int(b.FirstToken+b.NTokens); t++ {
-		id := b.IDs[t/bs-int(b.FirstToken)/bs]
+		at := t/bs - int(b.FirstToken)/bs
+		if at >= len(b.IDs) { // a list for another rank's blocks, which is refused
+			return
+		}
+		id := b.IDs[at]
 		if id == layout.NoBlock {
 			continue
 		}

@@ -20,6 +20,7 @@ type Op struct {
 	gen       int
 	ids       []uint32
 	lists     []layout.BlockList
+	shape     shape // by which a take names blocks
 	after     uint64
 	layered   bool
 	conflict  bool                 // its blocks are in use: it has to be refused
@@ -31,6 +32,7 @@ type Op struct {
 	granted   bool                 // bytes of it may have landed
 	in        transfer.Op          // what was submitted
 	more      []*transfer.ExtendOp // offers: extensions that were accepted
+	short     bool                 // offers: an extension failed, and those after it cannot follow, or its lists are not right for all ranks
 	undone    bool                 // its cancel was under way when the daemon went
 	local     bool                 // the library ended it: no daemon knows it, so no rank hears of it
 	notice    bool                 // the ranks have to hear from the next daemon that it failed
@@ -193,6 +195,10 @@ func (o *Op) terminal(s *Session, e transfer.Complete) {
 	if o.conflict && (e.Status == transfer.Done || e.More) {
 		c.fail("op %d (%s): a conflicting hold was granted over blocks of %s: status %d", o.tag, o.kind, o.holder, e.Status)
 	}
+	if o.kind == "take" {
+		o.checkNamed(e)
+	}
+	o.meet(e)
 	if o.wrong != "" && e.Status == transfer.Done {
 		c.fail("op %d (%s): done, and %s", o.tag, o.kind, o.wrong)
 	}
@@ -211,14 +217,21 @@ func (o *Op) terminal(s *Session, e transfer.Complete) {
 	case o.kind == "take" && e.Status == transfer.Failed && e.Reason == transfer.NotFound && strings.Contains(e.Text, "lacks some of the blocks"):
 		o.checkFailed(e.Failed)
 		o.checkBytes(0, layers, e.Failed)
+	case o.kind == "take" && e.Status == transfer.Failed && o.granted:
+		o.checkBytes(0, layers, e.Failed)
 	case o.kind == "offer" && e.Status == transfer.Done:
 		o.req.consumed(o)
 	}
-	if x, ok := o.in.(*transfer.ExtendOp); ok && e.Reason == transfer.Invalid {
-		c.fail("op %d: an extension is refused: %s", o.tag, e.Text)
-	} else if ok && e.Status == transfer.Done {
-		if offer := s.byUser[x.Target]; offer != nil {
+	if x, ok := o.in.(*transfer.ExtendOp); ok {
+		offer := s.byUser[x.Target]
+		switch {
+		case e.Reason == transfer.Invalid && (offer == nil || !offer.short && !offer.req.loose):
+			c.fail("op %d: an extension is refused: %s", o.tag, e.Text)
+		case offer == nil:
+		case e.Status == transfer.Done:
 			offer.more = append(offer.more, x)
+		default:
+			offer.short = true
 		}
 	}
 	if s == o.sess && o.onEnd != nil {
@@ -431,7 +444,7 @@ func (o *Op) holes() []layout.Run {
 	var out []layout.Run
 	for _, b := range o.lists {
 		for i, id := range b.IDs {
-			bs := o.sess.eng.shape.size(b.Group)
+			bs := o.shape.size(b.Group)
 			at := (int(b.FirstToken)/bs + i) * bs
 			from, to := max(at, int(b.FirstToken)), min(at+bs, int(b.FirstToken+b.NTokens))
 			if id != layout.NoBlock && o.req.lacks(b.Group, from, to) {

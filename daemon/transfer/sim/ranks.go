@@ -109,6 +109,9 @@ func (e *Engine) replace(s *Session) {
 		c.after(c.rng.span(20*ms, 100*ms), func() { e.replace(s) })
 		return
 	}
+	if c.opts.Ragged && s.role == transfer.Worker {
+		e.shape.changes(&c.rng, s.rank)
+	}
 	x := e.newSession(s.role, s.rank)
 	s.heir = x
 	if s.role == transfer.Scheduler {

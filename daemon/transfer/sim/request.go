@@ -20,6 +20,9 @@ type Request struct {
 	consumers int
 	tokens    int
 	hole      int     // token in a block that the producer lacks; -1: none
+	torn      int     // percent of an offer's blocks that are left out
+	gaps      []gap   // what its offers lacked
+	loose     bool    // its ranks extend by different tokens, and may be refused
 	gens      int     // offers under the key, minus one
 	takers    []tally // of each generation: takes that are done
 	drops     int
@@ -44,6 +47,9 @@ func (r *Request) at(n *Node) bool { return r.prod == nil || r.prod.node == n }
 // lacks says whether the offer has no block for some of the tokens.
 func (r *Request) lacks(group uint32, from, to int) bool {
 	if to > r.tokens || group > 0 && from < r.tokens-r.c.slides {
+		return true
+	}
+	if slices.ContainsFunc(r.gaps, func(g gap) bool { return g.group == group && g.from < to && g.to > from }) {
 		return true
 	}
 	if r.hole < 0 {
@@ -108,8 +114,8 @@ func (r *Request) offer(p offerPlan) []*Op {
 
 func (r *Request) offerBy(s *Session, p offerPlan) *Op {
 	c := r.c
-	bs := r.prod.shape.blockSize
-	ids := s.alloc(r.prod.shape.need(r.tokens))
+	bs := s.cut().blockSize
+	ids := s.alloc(s.cut().need(r.tokens))
 	if ids == nil || !s.takesIn() {
 		return nil
 	}
@@ -118,15 +124,23 @@ func (r *Request) offerBy(s *Session, p offerPlan) *Op {
 		ids[r.hole/bs] = layout.NoBlock
 	}
 	o := c.newOp("offer", s, s.ranks())
-	o.req, o.gen, o.ids = r, r.gens, ids
+	o.req, o.gen, o.ids, o.short = r, r.gens, ids, c.opts.Ragged && s.uneven()
 	if r.hole >= 0 { // the block that is not offered stays with its owner
 		s.pool.free = append(s.pool.free, held[r.hole/bs])
 	}
 	at := 0
-	for _, cut := range p.cuts {
-		o.offers(s.blocks(at, cut, r.tokens, ids, p.window))
+	if r.loose {
+		p.cuts = r.pieces()
+	}
+	for i, cut := range p.cuts {
+		blocks := s.blocks(at, cut, r.tokens, ids, p.window)
+		if r.torn > 0 {
+			blocks = r.lack(blocks, s.cut(), i == 0, i == len(p.cuts)-1)
+		}
+		o.offers(blocks)
 		at = cut
 	}
+	when := transfer.Time(0)
 	for i, blocks := range o.segs {
 		last := i == len(p.cuts)-1 && !p.open
 		after := o.write(blocks, p.ahead+i, p.layered)
@@ -137,7 +151,8 @@ func (r *Request) offerBy(s *Session, p offerPlan) *Op {
 			})
 		} else {
 			ext := &transfer.ExtendOp{Target: o.user, After: after, Sealed: last, Layered: p.layered, Blocks: blocks}
-			c.after(transfer.Time(i)*c.rng.span(5*ms, 300*ms)+40*ms, func() {
+			when = max(when, transfer.Time(i)*c.rng.span(5*ms, 300*ms)+40*ms) // one after the other
+			c.after(when, func() {
 				if o.ends[s] == nil && s.open {
 					c.newSmall(s, ext)
 				}
@@ -234,7 +249,9 @@ func (r *Request) takeBy(s *Session, p takePlan, part, parts int) *Op {
 	var lists []layout.BlockList
 	if p.conflict != "" {
 		lists = s.ranks()[0].inUse(p.conflict, p.stop)
-	} else if ids = s.alloc(s.eng.shape.need(p.stop)); ids != nil {
+	} else if ids = s.alloc(s.cut().need(p.stop)); ids != nil && c.opts.Ragged {
+		lists = p.wants(s, ids)
+	} else if ids != nil {
 		lists = s.blocks(p.first, p.stop, p.stop, ids, p.window)
 	}
 	if lists == nil {
@@ -243,7 +260,7 @@ func (r *Request) takeBy(s *Session, p takePlan, part, parts int) *Op {
 	o := c.newOp("take", s, s.ranks())
 	o.req, o.ids, o.timeout, o.part, o.parts, o.attempt, o.conflict = r, ids, p.timeout, part, parts, p.attempt, p.conflict != ""
 	o.wrong = r.wrong(s.eng, p.token, p.content)
-	o.lists, o.layered = lists, p.layered
+	o.lists, o.shape, o.layered = lists, s.cut(), p.layered
 	for _, w := range o.ranksOf() {
 		if p.ahead > 0 {
 			o.after = max(o.after, (w.progress>>16+uint64(p.ahead))<<16)

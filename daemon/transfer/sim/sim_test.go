@@ -159,6 +159,32 @@ func TestSimMad(t *testing.T) {
 	t.Logf("%d seeds, %d messages that no machine meant", to-from, strange)
 }
 
+// TestSimRagged is TestSim with offers that lack blocks, ranks that cut tokens in ways of their own, and copies of slices that come late.
+func TestSimRagged(t *testing.T) {
+	from, to := *first, *first+uint64(*seeds)/2
+	if *one != 0 {
+		from, to = *one, *one+1
+	}
+	lacked, spoiled, uneven := 0, 0, 0
+	for seed := from; seed < to; seed++ {
+		o := Options{Seed: seed, Ragged: true, Unrest: seed%3 == 0, Tight: seed%5 == 0, Mad: seed%7 == 0}
+		if *one != 0 && testing.Verbose() {
+			o.Trace = func(line string) { fmt.Println(line) }
+		}
+		c, err := live(o)
+		if err != nil {
+			t.Fatalf("seed %d: %v\nreplay: go test ./daemon/transfer/sim -run '^TestSimRagged$' -seed=%d -v", seed, err, seed)
+		}
+		lacked += c.lacked
+		spoiled += c.spoiled
+		uneven += c.uneven
+	}
+	if (lacked == 0 || spoiled == 0 || uneven == 0) && *one == 0 && enough() {
+		t.Error("no such takes: what holds of them is not looked at any more")
+	}
+	t.Logf("%d seeds, %d takes lacked blocks, %d of these were spoiled while they waited for their fence, %d lists were for ranks that differ", to-from, lacked, spoiled, uneven)
+}
+
 func replay(t *testing.T, seed uint64) {
 	o := Options{Seed: seed, Unrest: *unrest}
 	if testing.Verbose() {

@@ -144,7 +144,9 @@ func (c *Cluster) someRequest() {
 	if r.hit(20) {
 		q.content = []byte("lora-7")
 	}
-	if c.slides == 0 && r.hit(5) {
+	if c.opts.Ragged {
+		q.torn, q.loose = pick(r, []int{0, 0, 10, 30}), r.hit(15)
+	} else if c.slides == 0 && r.hit(5) {
 		q.hole = r.n(q.tokens)
 	}
 	late := 400 * ms
@@ -190,6 +192,9 @@ func (q *Request) produce() {
 	if r.hit(25) && q.tokens > 2 {
 		mid := r.in(1, q.tokens-1)
 		p.cuts = []int{mid, q.tokens}
+	}
+	if c.opts.Ragged && r.hit(50) {
+		p.cuts = q.pieces()
 	}
 	ops := q.offer(p)
 	for _, o := range ops {
