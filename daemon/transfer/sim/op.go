@@ -100,8 +100,11 @@ func (s *Session) complete(e transfer.Complete) {
 		s.credits--
 		s.collect() // the library's own business
 		o.heard = o.heard || e.UserData == o.noticed
-		if e.Status == transfer.Failed && !lower && s.quiet[e.UserData] && running(o) {
-			c.fail("op %d: an extension that was sent again is refused, and its offer with it: %s", o.tag, e.Text)
+		if e.Status == transfer.Failed && s.quiet[e.UserData] && running(o) {
+			if !lower && !o.short {
+				c.fail("op %d: an extension that was sent again is refused, and its offer with it: %s", o.tag, e.Text)
+			}
+			o.short = true
 		}
 		return
 	}

@@ -107,6 +107,11 @@ func (s *Session) seemsRight(lists []layout.BlockList) bool {
 	return many
 }
 
+// named says whether the lists name a block.
+func (s *Session) named(lists []layout.BlockList) bool {
+	return slices.ContainsFunc(s.ranks(), func(w *Session) bool { return len(w.mem.places(lists)) > 0 })
+}
+
 // tear leaves blocks out of lists: in percent of all cases one of them, the first ones, or the last ones. What is left
 // out is noted. first and last say which piece of an offer this is: only the first may begin late, and only the last
 // may end early.
@@ -174,8 +179,8 @@ func (p *takePlan) wants(s *Session, ids []uint32) []layout.BlockList {
 		}
 	}
 	if r.hit(30) {
-		if some := c.tear(lists, s.cut(), r.in(5, 40), true, true, func(gap) {}); layout.CountIDs(some) > 0 {
-			return some
+		if some := c.tear(lists, s.cut(), r.in(5, 40), true, true, func(gap) {}); s.named(some) {
+			return some // its bytes have to tell which offer they are of
 		}
 	}
 	return lists
