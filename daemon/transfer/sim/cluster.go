@@ -95,6 +95,7 @@ type faults struct {
 	loyal                    int // engines that outlive a crash of their daemon
 	rank                     int // per chance of trouble, and per restart: one process of an engine dies, is replaced, or stands still
 	trouble                  transfer.Time
+	device                   int // of plans, slices and inline payloads: an error that trying again does not mend
 }
 
 // next is what a script makes fail next.

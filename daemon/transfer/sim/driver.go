@@ -64,6 +64,10 @@ func (n *Node) makePlan(e transfer.MakePlan) {
 	ev := transfer.Planned{Leg: e.Leg, Seg: e.Seg}
 	if err != nil {
 		ev.Cause = transfer.Cause{Reason: transfer.Incompatible, Text: err.Error()}
+	} else {
+		ev.Cause = n.c.failing()
+	}
+	if ev.Cause.Reason != transfer.OK {
 		n.event(n.c.delay(), ev)
 		return
 	}
@@ -176,6 +180,7 @@ func (n *Node) readInline(e transfer.ReadInline) {
 		ev.Data = append(ev.Data, n.read(seg, i)...)
 	}
 	seg.payload = ev.Data
+	ev.Cause = n.c.failing()
 	n.event(n.c.delay(), ev)
 }
 
@@ -201,6 +206,7 @@ func (n *Node) writeInline(e transfer.WriteInline) {
 		n.write(e.Leg, seg, i, data[:size])
 		data = data[size:]
 	}
+	ev.Cause = n.c.failing()
 	n.event(n.c.delay(), ev)
 }
 

@@ -46,6 +46,9 @@ func (f *flight) read(n *Node) {
 	if lost && f.key.Peer != "" && c.rng.hit(50) {
 		cause = transfer.Cause{Reason: transfer.PeerGone, Text: "link closed"}
 	}
+	if cause.Reason == transfer.OK {
+		cause = c.failing()
+	}
 	if f.key.Peer == "" {
 		// One copy serves both ends: it cannot be lost on the way.
 		f.land(n.name, f.to)
@@ -113,10 +116,10 @@ func (f *flight) land(from string, to *Node) {
 	if seg == nil || int(key.Slice) >= seg.plan.Slices() || seg.plan.Slice(int(key.Slice)).Bytes != uint64(len(f.data)) {
 		return // the plan has no such slice
 	}
-	cause := transfer.Cause{}
+	cause := c.failing()
 	data := f.data
 	switch {
-	case c.calm:
+	case c.calm || cause.Reason != transfer.OK:
 	case c.rng.hit(c.faults.corrupt) || c.next.use(&c.next.corrupt):
 		cause = transfer.Cause{Reason: transfer.Corrupt, Text: "checksum does not agree"}
 		data = slices.Clone(data)

@@ -32,7 +32,7 @@ type Op struct {
 	granted   bool                 // bytes of it may have landed
 	in        transfer.Op          // what was submitted
 	more      []*transfer.ExtendOp // offers: extensions that were accepted
-	short     bool                 // offers: an extension failed, and those after it cannot follow, or its lists are not right for all ranks
+	short     bool                 // offers: its extensions may be refused: one that failed has others behind it, or its ranks do not fit together
 	undone    bool                 // its cancel was under way when the daemon went
 	local     bool                 // the library ended it: no daemon knows it, so no rank hears of it
 	notice    bool                 // the ranks have to hear from the next daemon that it failed
@@ -228,7 +228,7 @@ func (o *Op) terminal(s *Session, e transfer.Complete) {
 	if x, ok := o.in.(*transfer.ExtendOp); ok {
 		offer := s.byUser[x.Target]
 		switch {
-		case e.Reason == transfer.Invalid && (offer == nil || !offer.short && !offer.req.loose):
+		case e.Reason == transfer.Invalid && (offer == nil || !offer.short):
 			c.fail("op %d: an extension is refused: %s", o.tag, e.Text)
 		case offer == nil:
 		case e.Status == transfer.Done:

@@ -30,6 +30,7 @@ func (f *faults) fray(r *rng) {
 	f.lateSlice, f.lost = r.in(10, 50), r.in(5, 25)
 	f.corrupt, f.torn = r.in(5, 25), r.in(0, 10)
 	f.fenceSlow = r.in(30, 90)
+	f.device = pick(r, []int{0, 0, 1, 4})
 }
 
 // fray draws the block sizes of an engine.
@@ -184,6 +185,14 @@ func (p *takePlan) wants(s *Session, ids []uint32) []layout.BlockList {
 		}
 	}
 	return lists
+}
+
+// failing is what a plan, a slice or an inline payload ends with: mostly nothing is wrong with it.
+func (c *Cluster) failing() transfer.Cause {
+	if c.faults.device > 0 && !c.calm && c.rng.hit(c.faults.device) {
+		return transfer.Cause{Reason: pick(&c.rng, []transfer.Reason{transfer.Unavailable, transfer.Quota, transfer.Corrupt}), Text: "the device has an error"}
+	}
+	return transfer.Cause{}
 }
 
 // lapses has the daemon see the progress of a rank as it was a while ago.

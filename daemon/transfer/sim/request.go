@@ -124,7 +124,7 @@ func (r *Request) offerBy(s *Session, p offerPlan) *Op {
 		ids[r.hole/bs] = layout.NoBlock
 	}
 	o := c.newOp("offer", s, s.ranks())
-	o.req, o.gen, o.ids, o.short = r, r.gens, ids, c.opts.Ragged && s.uneven()
+	o.req, o.gen, o.ids, o.short = r, r.gens, ids, r.loose || c.opts.Ragged && s.uneven()
 	if r.hole >= 0 { // the block that is not offered stays with its owner
 		s.pool.free = append(s.pool.free, held[r.hole/bs])
 	}
