@@ -45,6 +45,7 @@ type Cluster struct {
 	inline   uint64          // bytes of a segment that may ride in a grant
 	cut      transfer.Time   // the longest partition
 	slides   int             // how many tokens the engines' second group keeps; 0: they have one group
+	states   int             // how many blocks of state each request has; 0: none
 	ops      []*Op
 	byTag    map[uint64]*Op
 	requests []*Request
@@ -154,6 +155,9 @@ func New(opts Options) *Cluster {
 	}
 	if r.hit(30) {
 		c.slides = r.in(1, 12)
+	}
+	if opts.Ragged && r.hit(50) {
+		c.states = r.in(1, 3)
 	}
 	if opts.Tight {
 		c.tighten()

@@ -81,6 +81,7 @@ func (c *Cluster) addEngine(n *Node, name string, s shape, more ...*Node) *Engin
 	if c.slides > 0 {
 		s.second = pick(&c.rng, []int{2, 4})
 	}
+	s.state = c.states > 0
 	if c.opts.Ragged {
 		s.fray(&c.rng)
 	}

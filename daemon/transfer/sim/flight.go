@@ -51,8 +51,16 @@ func (f *flight) read(n *Node) {
 	}
 	if f.key.Peer == "" {
 		// One copy serves both ends: it cannot be lost on the way.
-		f.land(n.name, f.to)
-		f.report(n, cause)
+		switch {
+		case cause.Reason != transfer.OK:
+			f.fails(n, cause)
+		case c.opts.Ragged && c.rng.hit(50):
+			f.report(n, cause)
+			f.land(n.name, f.to)
+		default:
+			f.land(n.name, f.to)
+			f.report(n, cause)
+		}
 		return
 	}
 	f.report(n, cause)
@@ -91,7 +99,11 @@ func (f *flight) cancel(n *Node) {
 	if f.sent {
 		return
 	}
-	cause := transfer.Cause{Reason: transfer.Cancelled, Text: "fenced"}
+	f.fails(n, transfer.Cause{Reason: transfer.Cancelled, Text: "fenced"})
+}
+
+// fails ends a slice before anything of it has landed. One within a node ends at both ends.
+func (f *flight) fails(n *Node, cause transfer.Cause) {
 	f.report(n, cause)
 	if f.key.Peer == "" {
 		key := f.key

@@ -20,7 +20,10 @@ const (
 
 // groupOf returns the group of a layer.
 func (s shape) groupOf(layer uint32) uint32 {
-	if s.second > 0 && layer == layers-1 {
+	switch {
+	case layer == stateLayer:
+		return stateGroup
+	case s.second > 0 && layer == layers-1:
 		return 1
 	}
 	return 0
@@ -28,7 +31,10 @@ func (s shape) groupOf(layer uint32) uint32 {
 
 // size returns how many tokens a block of the group has.
 func (s shape) size(group uint32) int {
-	if group > 0 {
+	switch group {
+	case stateGroup:
+		return 1
+	case 1:
 		return s.second
 	}
 	return s.blockSize
@@ -79,6 +85,9 @@ func (s *Session) blocks(first, stop, tokens int, ids []uint32, how window) []la
 	var lists []layout.BlockList
 	if has(0) {
 		lists = append(lists, list(s.cut().blockSize, first, stop, ids))
+	}
+	if has(stateGroup) {
+		lists = s.states(lists, first, stop == tokens, ids, how)
 	}
 	if !has(1) || how == atEnd && stop < tokens {
 		return lists

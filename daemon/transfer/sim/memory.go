@@ -2,12 +2,15 @@ package sim
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"github.com/kvpipe/kvpipe/daemon/layout"
 )
 
 const (
 	layers     = 3
+	stateLayer = layers // of state, see states.go
+	allLayers  = layers + 1
 	totalHeads = 2
 	numBlocks  = 40
 	cell       = 8 // bytes of one token of one head of one layer
@@ -23,6 +26,7 @@ type shape struct {
 	odd       int  // block size at ranks with an odd number; 0: the same
 	oddSecond int  // the same of the second group
 	hnd       bool // heads before tokens
+	state     bool // there is a layer of state
 	model     string
 }
 
@@ -65,6 +69,9 @@ func (s shape) part(rank int) part {
 	case "ppp":
 		p.layers = p.layers[rank : rank+1]
 	}
+	if s.state && (s.split == "tp" || rank == s.ranks()-1) {
+		p.layers = append(slices.Clone(p.layers), stateLayer)
+	}
 	return p
 }
 
@@ -88,11 +95,15 @@ func newMemory(s shape, rank int) *memory {
 		if s.hnd {
 			token, head = cell, size*cell
 		}
-		views = append(views, layout.View{
+		v := layout.View{
 			Region: region, Base: uint64(m.starts[i]), NumBlocks: numBlocks, BlockStride: uint64(m.blockBytes(g)),
 			TokenStride: uint64(token), HeadStride: uint64(head), ContentBytes: cell, Layer: l, Group: g, Kind: layout.Paged,
 			BlockSize: uint32(size), FirstHead: uint32(m.part.firstHead), Heads: uint32(m.part.heads), TotalHeads: totalHeads, Part: "kv",
-		})
+		}
+		if g == stateGroup {
+			v = stateView(v)
+		}
+		views = append(views, v)
 		m.starts = append(m.starts, m.starts[i]+numBlocks*m.blockBytes(g))
 	}
 	m.bytes = make([]byte, m.starts[len(m.part.layers)])
@@ -103,7 +114,23 @@ func newMemory(s shape, rank int) *memory {
 	return m
 }
 
-func (m *memory) blockBytes(group uint32) int { return m.shape.size(group) * m.part.heads * cell }
+func (m *memory) blockBytes(group uint32) int { return m.shape.size(group) * m.heads(group) * cell }
+
+// heads returns how many heads the rank has of a group's layers.
+func (m *memory) heads(group uint32) int {
+	if group == stateGroup {
+		return 1
+	}
+	return m.part.heads
+}
+
+// firstHead returns the first of them.
+func (m *memory) firstHead(group uint32) int {
+	if group == stateGroup {
+		return 0
+	}
+	return m.part.firstHead
+}
 
 // blockAt returns the block that a byte belongs to, as a place.
 func (m *memory) blockAt(off int) uint32 {
@@ -122,7 +149,7 @@ func (m *memory) at(layer int, block uint32, slot, head int) []byte {
 	if m.shape.hnd {
 		off += (head*m.shape.size(g) + slot) * cell
 	} else {
-		off += (slot*m.part.heads + head) * cell
+		off += (slot*m.heads(g) + head) * cell
 	}
 	return m.bytes[off : off+cell]
 }
@@ -143,8 +170,9 @@ func (m *memory) write(req, gen int, b layout.BlockList, first, last int) {
 // each visits the cells of a list, until visit returns false.
 func (m *memory) each(b layout.BlockList, first, last int, visit func(layer uint32, token, head int, c []byte) bool) {
 	bs := m.shape.size(b.Group)
-	for t := int(b.FirstToken); t < int(b.FirstToken+b.NTokens); t++ {
-		at := t/bs - int(b.FirstToken)/bs
+	from, to := tokensOf(b)
+	for t := from; t < to; t++ {
+		at := t/bs - from/bs
 		if at >= len(b.IDs) { // a list for another rank's blocks, which is refused
 			return
 		}
@@ -156,8 +184,8 @@ func (m *memory) each(b layout.BlockList, first, last int, visit func(layer uint
 			if m.shape.groupOf(m.part.layers[l]) != b.Group {
 				continue
 			}
-			for h := range m.part.heads {
-				if !visit(m.part.layers[l], t, m.part.firstHead+h, m.at(l, id, t%bs, h)) {
+			for h := range m.heads(b.Group) {
+				if !visit(m.part.layers[l], t, m.firstHead(b.Group)+h, m.at(l, id, t%bs, h)) {
 					return
 				}
 			}

@@ -211,7 +211,7 @@ func (o *Op) terminal(s *Session, e transfer.Complete) {
 		if len(o.lists) > 1 {
 			c.slid++
 		}
-		o.checkBytes(0, layers, nil)
+		o.checkBytes(0, allLayers, nil)
 		o.took()
 	case e.Status == transfer.WasCancelled && strings.Contains(e.Text, "before it began"):
 		o.local = true // as without a daemon: its ranks never hear of it
@@ -219,9 +219,9 @@ func (o *Op) terminal(s *Session, e transfer.Complete) {
 		o.turnedAway(e.Text)
 	case o.kind == "take" && e.Status == transfer.Failed && e.Reason == transfer.NotFound && strings.Contains(e.Text, "lacks some of the blocks"):
 		o.checkFailed(e.Failed)
-		o.checkBytes(0, layers, e.Failed)
+		o.checkBytes(0, allLayers, e.Failed)
 	case o.kind == "take" && e.Status == transfer.Failed && o.granted:
-		o.checkBytes(0, layers, e.Failed)
+		o.checkBytes(0, allLayers, e.Failed)
 	case o.kind == "offer" && e.Status == transfer.Done:
 		o.req.consumed(o)
 	}
@@ -448,8 +448,9 @@ func (o *Op) holes() []layout.Run {
 	for _, b := range o.lists {
 		for i, id := range b.IDs {
 			bs := o.shape.size(b.Group)
-			at := (int(b.FirstToken)/bs + i) * bs
-			from, to := max(at, int(b.FirstToken)), min(at+bs, int(b.FirstToken+b.NTokens))
+			first, stop := tokensOf(b)
+			at := (first/bs + i) * bs
+			from, to := max(at, first), min(at+bs, stop)
 			if id != layout.NoBlock && o.req.lacks(b.Group, from, to) {
 				out = append(out, layout.Run{Group: b.Group, First: id, Count: 1})
 			}

@@ -100,7 +100,7 @@ func (s *Session) seemsRight(lists []layout.BlockList) bool {
 		for _, w := range s.ranks() {
 			size := w.mem.shape.size(b.Group)
 			from, to := int(b.FirstToken)/size, (int(b.FirstToken+b.NTokens)+size-1)/size
-			if slices.Contains(w.mem.groups(), b.Group) && to-from != len(b.IDs) {
+			if slices.Contains(w.mem.groups(), b.Group) && b.Group != stateGroup && to-from != len(b.IDs) {
 				return false
 			}
 		}
@@ -119,7 +119,8 @@ func (s *Session) named(lists []layout.BlockList) bool {
 func (c *Cluster) tear(lists []layout.BlockList, s shape, percent int, first, last bool, note func(gap)) []layout.BlockList {
 	r, out := &c.rng, []layout.BlockList{}
 	for _, b := range lists {
-		size, from, to := s.size(b.Group), int(b.FirstToken), int(b.FirstToken+b.NTokens)
+		size := s.size(b.Group)
+		from, to := tokensOf(b)
 		if from == to {
 			out = append(out, b)
 			continue
@@ -129,7 +130,7 @@ func (c *Cluster) tear(lists []layout.BlockList, s shape, percent int, first, la
 			continue
 		}
 		start, stop := from, to
-		if first && r.hit(percent) {
+		if first && r.hit(percent) && b.Group != stateGroup {
 			start = r.in(from, to-1)
 			note(gap{b.Group, from, start})
 		}
@@ -138,7 +139,9 @@ func (c *Cluster) tear(lists []layout.BlockList, s shape, percent int, first, la
 			note(gap{b.Group, stop, to})
 		}
 		skip := from / size
-		b.FirstToken, b.NTokens = uint32(start), uint32(stop-start)
+		if b.Group != stateGroup {
+			b.FirstToken, b.NTokens = uint32(start), uint32(stop-start)
+		}
 		b.IDs = slices.Clone(b.IDs[start/size-skip : (stop+size-1)/size-skip])
 		for i := range b.IDs {
 			if at := (start/size + i) * size; r.hit(percent) {

@@ -46,7 +46,7 @@ func (r *Request) at(n *Node) bool { return r.prod == nil || r.prod.node == n }
 
 // lacks says whether the offer has no block for some of the tokens.
 func (r *Request) lacks(group uint32, from, to int) bool {
-	if to > r.tokens || group > 0 && from < r.tokens-r.c.slides {
+	if group != stateGroup && to > r.tokens || group == 1 && from < r.tokens-r.c.slides {
 		return true
 	}
 	if slices.ContainsFunc(r.gaps, func(g gap) bool { return g.group == group && g.from < to && g.to > from }) {
@@ -134,6 +134,7 @@ func (r *Request) offerBy(s *Session, p offerPlan) *Op {
 	}
 	for i, cut := range p.cuts {
 		blocks := s.blocks(at, cut, r.tokens, ids, p.window)
+		r.lackStates(blocks)
 		if r.torn > 0 {
 			blocks = r.lack(blocks, s.cut(), i == 0, i == len(p.cuts)-1)
 		}
