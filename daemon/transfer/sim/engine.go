@@ -45,6 +45,8 @@ type Session struct {
 	drained  bool
 	killed   bool          // its process died
 	news     transfer.Time // how much later the daemon hears of its death
+	bare     bool          // it has not set its layout yet
+	resumes  bool          // once it has, it sends its operations again
 	ousted   bool          // it was told to go, or its memory was taken away
 	leaving  bool          // it was told to go, and is about to
 	sleepy   bool          // its memory was asked back for a while
@@ -169,7 +171,7 @@ func (e *Engine) ready() bool {
 		return false
 	}
 	for _, s := range e.all() {
-		if !s.open || s.away {
+		if !s.open || s.away || s.bare {
 			return false
 		}
 	}
@@ -238,7 +240,7 @@ func (s *Session) look() {
 // takesIn says whether the client submits operations. In unsettled seeds it also does so while there is no daemon,
 // for the next one, unless another session has taken its place.
 func (s *Session) takesIn() bool {
-	return s.open && !s.absent() && (!s.away || s.eng.c.unsettled() && s.heir == nil && s.instance == s.eng.instance)
+	return s.open && !s.absent() && !s.bare && (!s.away || s.eng.c.unsettled() && s.heir == nil && s.instance == s.eng.instance)
 }
 
 // able is true while all sessions that submit can. Ranks may be missing, which their scheduler need not know.

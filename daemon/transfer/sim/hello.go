@@ -110,10 +110,27 @@ func (s *Session) begin(ev transfer.SessionOpened) {
 	n.step(ev)
 	n.opening = nil
 	n.met[served{s.eng, s.instance}] = true
-	if s.mem != nil {
-		s.comesWithout()
-		n.roster.HasLayout(s.id)
-		n.step(transfer.LayoutSet{Session: s.id, Layout: s.mem.layout})
+	if c := n.c; c.opts.Ragged && s.role == transfer.Worker && c.rng.hit(40) {
+		s.bare = true
+		n.later(c.rng.span(0, 200*ms), s.setLayout)
+	} else if s.mem != nil {
+		s.setLayout()
+	}
+}
+
+// setLayout says how the session's memory is laid out. Nothing can be asked of it before.
+func (s *Session) setLayout() {
+	n := s.node
+	if n.sessions[s.id] != s || !s.open {
+		return
+	}
+	s.bare = false
+	s.comesWithout()
+	n.roster.HasLayout(s.id)
+	n.step(transfer.LayoutSet{Session: s.id, Layout: s.mem.layout})
+	if s.resumes {
+		s.resumes = false
+		s.again()
 	}
 }
 

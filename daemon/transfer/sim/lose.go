@@ -6,6 +6,7 @@ import "github.com/kvpipe/kvpipe/daemon/transfer"
 
 // lose: the daemon is gone. The client lives, and waits for the next one.
 func (s *Session) lose() {
+	s.bare, s.resumes = false, false
 	s.away, s.leaving, s.watch, s.ring, s.idle = true, false, 0, nil, 0
 	for _, o := range s.eng.c.ops {
 		switch {
@@ -43,7 +44,7 @@ func (o *Op) keep() {
 // lapse ends the operation when its time is over, if there is no daemon then.
 func (o *Op) lapse() {
 	o.c.after(max(o.left(), 0), func() {
-		if o.sess.away && o.ends[o.sess] == nil {
+		if (o.sess.away || o.sess.resumes) && o.ends[o.sess] == nil {
 			o.local = true
 			o.tell(transfer.Failed, transfer.Timeout)
 		}

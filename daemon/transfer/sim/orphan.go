@@ -27,7 +27,7 @@ func (s *Session) end() {
 	before, succeeded := offersOf(n), s.succeeded()
 	var mine []*Op
 	for _, o := range c.ops {
-		if s.offers(o) && !o.passedOn && o.solid() && !s.lazy { // a client that collects late may not have heard yet that it was refused
+		if s.offers(o) && !o.passedOn && !o.sess.resumes && o.solid() && !s.lazy { // a client that collects late may not have heard yet that it was refused
 			mine = append(mine, o)
 		}
 	}

@@ -100,7 +100,14 @@ func (s *Session) resume() {
 	if !ev.Resumed {
 		s.unknown()
 	}
-	for _, o := range c.ops {
+	if s.resumes = s.bare; !s.bare {
+		s.again()
+	}
+}
+
+// again sends what the session asked for to the next daemon.
+func (s *Session) again() {
+	for _, o := range s.eng.c.ops {
 		if o.sess == s && o.in != nil {
 			o.again()
 		}

@@ -10,8 +10,8 @@ import (
 func (o *Op) submit(in transfer.Op) {
 	s := o.sess
 	switch {
-	case !s.open || s.absent() || o.conflict && s.away:
-	case s.away:
+	case !s.open || s.absent() || o.conflict && (s.away || s.resumes):
+	case s.away || s.resumes:
 		o.in = in
 		o.keep()
 	case s.node.up:
