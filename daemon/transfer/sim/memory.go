@@ -20,7 +20,7 @@ const (
 // shape is how an engine lays out its cache.
 type shape struct {
 	sched     bool   // a scheduler's session offers and takes; else every worker does
-	split     string // "" one rank, "tp" two ranks with a head each, "pp" two ranks with different layers, "ppp" three
+	split     string // "" one rank, "tp" two ranks with a head each, "pp" two ranks with different layers, "ppp" three, "same" two ranks that both have everything
 	blockSize int
 	second    int  // block size of the second group; 0: there is none
 	odd       int  // block size at ranks with an odd number; 0: the same
@@ -69,7 +69,7 @@ func (s shape) part(rank int) part {
 	case "ppp":
 		p.layers = p.layers[rank : rank+1]
 	}
-	if s.state && (s.split == "tp" || rank == s.ranks()-1) {
+	if s.state && (s.split == "tp" || s.split == "same" || rank == s.ranks()-1) {
 		p.layers = append(slices.Clone(p.layers), stateLayer)
 	}
 	return p

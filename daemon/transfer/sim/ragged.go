@@ -13,7 +13,7 @@ import (
 // rank that offers for itself lacks something else. They are extended many times, sometimes by other tokens at each
 // rank. Takes have holes, too. The ranks of one engine cut the tokens into blocks of different sizes, and a rank's
 // successor into others again. Copies of slices are late, and spoil what is there already. The progress of a rank is
-// sometimes read as it was before.
+// sometimes read as it was before. Two ranks may have the same, and lists come in any order.
 //
 // A take has to say exactly what it lacks, and what it does not list has to be right in every rank.
 
@@ -38,6 +38,9 @@ func (s *shape) fray(r *rng) {
 	s.blockSize = pick(r, blockSizes)
 	if s.second > 0 {
 		s.second = pick(r, blockSizes)
+	}
+	if s.split == "tp" && r.hit(30) {
+		s.split = "same"
 	}
 	if s.ranks() > 1 && r.hit(45) {
 		s.odd = pick(r, blockSizes)
@@ -150,6 +153,9 @@ func (c *Cluster) tear(lists []layout.BlockList, s shape, percent int, first, la
 			}
 		}
 		out = append(out, b)
+	}
+	if r.hit(20) {
+		slices.Reverse(out) // lists may come in any order
 	}
 	return out
 }
