@@ -56,21 +56,22 @@ type Cluster struct {
 	credits  int  // completions that a session has room for
 	calm     bool // the end of the run: nothing goes wrong any more
 	steps    int
-	movedNow int // takes that were moved at once
-	resumed  int // sessions that came back to the next daemon
-	napped   int // regions that were given up for a while
-	replaced int // ranks whose process was replaced by another of their instance
-	rebuffed int // sessions that came back and were refused, as those of older instances are
-	outlived int // offers that outlived a session
-	crowded  int // times that a peer was told that there is no room
-	readOut  int // dead processes with submissions still in their rings
-	slid     int // takes of two groups that are done
-	readied  int // times that layers of a take of two groups were said to be in place
-	reloads  int // configurations that were read again
-	gathered int // takes of which all parts were done, by several daemons
-	lacked   int // takes that lacked blocks
-	spoiled  int // takes that lacked blocks and were spoiled while they waited for their fence
-	uneven   int // takes and offers of ranks that cut the same tokens into different blocks, with lists for all of them
+	lost     transfer.Time // how long nodes stood still, all together
+	movedNow int           // takes that were moved at once
+	resumed  int           // sessions that came back to the next daemon
+	napped   int           // regions that were given up for a while
+	replaced int           // ranks whose process was replaced by another of their instance
+	rebuffed int           // sessions that came back and were refused, as those of older instances are
+	outlived int           // offers that outlived a session
+	crowded  int           // times that a peer was told that there is no room
+	readOut  int           // dead processes with submissions still in their rings
+	slid     int           // takes of two groups that are done
+	readied  int           // times that layers of a take of two groups were said to be in place
+	reloads  int           // configurations that were read again
+	gathered int           // takes of which all parts were done, by several daemons
+	lacked   int           // takes that lacked blocks
+	spoiled  int           // takes that lacked blocks and were spoiled while they waited for their fence
+	uneven   int           // takes and offers of ranks that cut the same tokens into different blocks, with lists for all of them
 	pipes    []*conduit
 	items    map[uint64]*thing // by the number in their description
 	received int
@@ -96,6 +97,7 @@ type faults struct {
 	loyal                    int // engines that outlive a crash of their daemon
 	rank                     int // per chance of trouble, and per restart: one process of an engine dies, is replaced, or stands still
 	trouble                  transfer.Time
+	still                    int // per chance of trouble: a node stands still for a while
 	device                   int // of plans, slices and inline payloads: an error that trying again does not mend
 }
 

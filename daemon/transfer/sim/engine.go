@@ -45,6 +45,7 @@ type Session struct {
 	drained  bool
 	killed   bool          // its process died
 	news     transfer.Time // how much later the daemon hears of its death
+	entered  bool          // a daemon has heard of it
 	bare     bool          // it has not set its layout yet
 	resumes  bool          // once it has, it sends its operations again
 	ousted   bool          // it was told to go, or its memory was taken away

@@ -102,7 +102,7 @@ func (s *Session) enter() {
 func (s *Session) begin(ev transfer.SessionOpened) {
 	n := s.node
 	s.succeeds()
-	s.asked, s.tries = false, 0
+	s.asked, s.tries, s.entered = false, 0, true
 	if s.role == transfer.Worker && !ev.Resumed {
 		s.outdates()
 	}

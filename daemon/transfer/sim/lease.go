@@ -41,7 +41,7 @@ func (o *Op) checkLease() {
 	if o.ends[s] != nil || !s.open || s.away || s.ousted || !s.node.up || o.exposed() {
 		return // it has ended, or comes again with the next daemon
 	}
-	over := o.req.interest + o.in.(*transfer.OfferOp).Lease + echoes
+	over := o.req.interest + o.in.(*transfer.OfferOp).Lease + echoes + c.lost
 	if c.now < over {
 		c.after(over-c.now, o.checkLease)
 		return
@@ -53,7 +53,7 @@ func (o *Op) checkLease() {
 // completions about items wait until a client collects others.
 func (o *Op) checkReleased(s *Session) {
 	if !o.c.fixed && (s.role != transfer.Endpoint || !s.lazy) {
-		o.c.after(fences, func() {
+		o.c.afterAll(fences, func() {
 			if s.open && !o.ends[s].released {
 				o.c.fail("op %d (%s of %s): session %d of %s has no RELEASED %dms after its end", o.tag, o.kind, o.about(), s.id, s.eng.name, fences/ms)
 			}

@@ -24,7 +24,8 @@ type Node struct {
 	orphans  transfer.Time // the longest OrphanLease that it ever had
 	reloaded bool          // its limits are no longer those with which it began
 	up       bool
-	life     int // counts starts and crashes: what was planned in an earlier life does not happen
+	life     int           // counts starts and crashes: what was planned in an earlier life does not happen
+	still    transfer.Time // the node stands still until then
 	timer    int
 	legs     map[transfer.Leg]*leg
 	sessions map[transfer.SessionID]*Session
@@ -64,7 +65,7 @@ func (n *Node) start(left *roster.File) {
 	random := rng(n.c.rng.next())
 	cfg.Random = random.next
 	n.m = transfer.New(cfg)
-	n.up, n.draining, n.stopping = true, false, false
+	n.up, n.draining, n.stopping, n.still = true, false, false, 0
 	n.roster, n.lives = roster.New(), roster.NewLives[*Session]()
 	if left != nil {
 		n.roster.Recall(left)
@@ -76,11 +77,7 @@ func (n *Node) start(left *roster.File) {
 // later plans something for this life of the daemon.
 func (n *Node) later(d transfer.Time, do func()) {
 	life := n.life
-	n.c.after(d, func() {
-		if n.life == life && n.up {
-			do()
-		}
-	})
+	n.c.after(d, func() { n.due(life, do) })
 }
 
 // event gives the machine an event a little later.
@@ -234,6 +231,9 @@ func (n *Node) crash(down transfer.Time) {
 	n.away = slices.DeleteFunc(n.away, func(s *Session) bool { return !s.open || !s.away })
 	for _, s := range sortedSessions(n.sessions) {
 		switch {
+		case s.open && loyal[s.eng] && !s.entered && c.opts.Ragged: // no daemon has heard of it
+			s.away, s.id = true, 0
+			c.after(down, s.come)
 		case s.open && loyal[s.eng]:
 			s.lose()
 			n.away = append(n.away, s)

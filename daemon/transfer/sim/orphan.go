@@ -87,7 +87,11 @@ func (s *Session) await(o *Op, lease transfer.Time) {
 	if c.fixed || lease < 2 {
 		return
 	}
+	lost := c.lost
 	n.later(c.rng.span(0, lease-1), func() {
+		if c.lost > lost {
+			return // it may be over now
+		}
 		if _, there := offersOf(n)[o.req.key]; !there && o.req.gens == gens && o.req.standing() {
 			c.fail("node %s: offer of %s, which outlived session %d, is gone before its lease is over", n.name, o.req.key, s.id)
 		}
@@ -186,7 +190,7 @@ func (s *Session) orphaned(e transfer.SessionOrphaned) {
 		}
 	}
 	var back []uint32
-	for at := range place(2, 0) {
+	for at := range place(3, 0) {
 		if !stay[at] {
 			back = append(back, at)
 			delete(s.src, at)
@@ -203,7 +207,7 @@ func (s *Session) checkReturned() {
 	if s.role == transfer.Endpoint {
 		lease = c.cfg.PipeLinger
 	}
-	if over := c.now - s.gone - lease; s.orphan && over > fences {
+	if over := c.now - s.gone - lease - c.lost; s.orphan && over > fences {
 		c.fail("node %s: memory of session %d was given back %v late", s.node.name, s.id, over)
 	}
 }

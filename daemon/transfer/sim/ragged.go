@@ -30,6 +30,7 @@ func (f *faults) fray(r *rng) {
 	f.lateSlice, f.lost = r.in(10, 50), r.in(5, 25)
 	f.corrupt, f.torn = r.in(5, 25), r.in(0, 10)
 	f.fenceSlow = r.in(30, 90)
+	f.still = pick(r, []int{0, 10, 60})
 	f.device = pick(r, []int{0, 0, 1, 4})
 }
 

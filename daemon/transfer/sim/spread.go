@@ -47,7 +47,7 @@ func (e *Engine) at(role transfer.Role, rank int) *Node {
 // daemon they come once there is.
 func (s *Session) comes() {
 	c := s.eng.c
-	if !s.eng.spans() || c.fixed {
+	if !s.eng.spans() && c.now >= s.node.still || c.fixed {
 		s.come()
 		return
 	}
@@ -65,7 +65,7 @@ func (s *Session) come() {
 	case !s.open:
 	case s.passedOver():
 		s.kill("another is in its place")
-	case !n.up || n.draining && s.eng.spans():
+	case !n.up || c.now < n.still || n.draining && s.eng.spans():
 		c.after(c.rng.span(20*ms, 200*ms), s.come)
 	default:
 		n.lastID++

@@ -105,7 +105,7 @@ func (o *Op) turnedAway(text string) {
 	}
 	others := map[taker]bool{}
 	for _, x := range q.c.ops {
-		mine := x.sess.eng.name == name && (x.instance == o.instance || o.c.now > o.sess.eng.since+echoes)
+		mine := x.sess.eng.name == name && (x.instance == o.instance || o.c.now > o.sess.eng.since+echoes+o.c.lost)
 		if x.req == q && x.given && !mine && (x.kind == "take" || x.kind == "drop") {
 			others[taker{engine: x.sess.eng.name, instance: x.instance}] = true
 		}

@@ -110,6 +110,9 @@ func (c *Cluster) someTrouble() {
 			}
 		}
 	}
+	if c.faults.still > 0 && r.hit(c.faults.still) {
+		pick(r, c.nodes).standStill(r.span(10*ms, 2*second))
+	}
 	c.after(r.span(c.faults.trouble/2, c.faults.trouble*2), c.someTrouble)
 }
 
