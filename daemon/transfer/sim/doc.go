@@ -10,8 +10,10 @@
 //   - What an end has received is done, however long its node was away. What is under way goes on when a daemon's limits
 //     and leases change.
 //   - A mad node has no part in what others have among themselves, and what it began with them is over in the end.
+//   - A take says exactly which blocks it lacks, and what it does not list is right, whatever offers lack and however ranks
+//     cut their tokens.
 //
-// A model may keep only the last tokens of some layers, in blocks of their own.
+// A model may keep only the last tokens of some layers, in blocks of their own, and may have state, which moves whole.
 //
 // A run is a function of its Options: the same seed replays exactly. Who comes to a daemon is judged by
 // daemon/transfer/roster, as in daemon/session. Planning is real (daemon/plan over small layouts). Memory is real bytes:
