@@ -197,6 +197,15 @@ func (p *takePlan) wants(s *Session, ids []uint32) []layout.BlockList {
 	return lists
 }
 
+// shorten makes a take one with too few blocks for its tokens, which has to be refused.
+func (o *Op) shorten(lists []layout.BlockList) {
+	i := o.c.rng.n(len(lists))
+	if b := &lists[i]; b.Group != stateGroup && len(b.IDs) > 1 {
+		b.IDs = b.IDs[:len(b.IDs)-1]
+		o.wrong = "it names too few blocks"
+	}
+}
+
 // failing is what a plan, a slice or an inline payload ends with: mostly nothing is wrong with it.
 func (c *Cluster) failing() transfer.Cause {
 	if c.faults.device > 0 && !c.calm && c.rng.hit(c.faults.device) {

@@ -116,7 +116,7 @@ func (r *Request) offerBy(s *Session, p offerPlan) *Op {
 	c := r.c
 	bs := s.cut().blockSize
 	ids := s.alloc(s.cut().need(r.tokens))
-	if ids == nil || !s.takesIn() {
+	if ids == nil || !s.takesIn() || c.opts.Ragged && slices.ContainsFunc(s.ranks(), (*Session).absent) {
 		return nil
 	}
 	held := append([]uint32(nil), ids...)
@@ -261,6 +261,9 @@ func (r *Request) takeBy(s *Session, p takePlan, part, parts int) *Op {
 	o := c.newOp("take", s, s.ranks())
 	o.req, o.ids, o.timeout, o.part, o.parts, o.attempt, o.conflict = r, ids, p.timeout, part, parts, p.attempt, p.conflict != ""
 	o.wrong = r.wrong(s.eng, p.token, p.content)
+	if c.opts.Ragged && p.conflict == "" && c.rng.hit(3) {
+		o.shorten(lists)
+	}
 	o.lists, o.shape, o.layered = lists, s.cut(), p.layered
 	for _, w := range o.ranksOf() {
 		if p.ahead > 0 {

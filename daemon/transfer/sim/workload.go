@@ -148,7 +148,7 @@ func (c *Cluster) someRequest() {
 		q.content = []byte("lora-7")
 	}
 	if c.opts.Ragged {
-		q.torn, q.loose = pick(r, []int{0, 0, 10, 30}), r.hit(15)
+		q.torn, q.loose = pick(r, []int{0, 0, 10, 30, 60}), r.hit(15)
 	} else if c.slides == 0 && r.hit(5) {
 		q.hole = r.n(q.tokens)
 	}
