@@ -265,7 +265,7 @@ func (o *Op) checkBytes(first, last int, failed []layout.Run) {
 		for _, b := range o.lists {
 			b = without(b, failed)
 			s.mem.each(b, 0, len(s.mem.part.layers), func(layer uint32, token, head int, cell []byte) bool {
-				if int(layer) < first || int(layer) >= last {
+				if int(layer) < first || int(layer) >= last || !o.req.has(layer, head) {
 					return true
 				}
 				got := binary.LittleEndian.Uint64(cell)

@@ -116,8 +116,8 @@ func (r *Request) standing() bool {
 				return false
 			case o.kind == "offer" && s.disowned:
 				return false // it died later, when a reload had set that nothing outlives anybody
-			case o.kind == "offer" && s.killed && s.mem != nil && !s.wrote(o):
-				return false // it died later, and before its model was done
+			case o.kind == "offer" && s.killed && s.mem != nil && (!s.wrote(o) || r.c.opts.Ragged && !o.solid()):
+				return false // it died later, and perhaps before its model was done
 			case o.kind == "take" && !s.open: // nobody was told how it ended
 				return false
 			}

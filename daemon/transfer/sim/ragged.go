@@ -117,6 +117,29 @@ func (s *Session) named(lists []layout.BlockList) bool {
 	return slices.ContainsFunc(s.ranks(), func(w *Session) bool { return len(w.mem.places(lists)) > 0 })
 }
 
+// from returns the node whose ranks offer.
+func (r *Request) from() *Node {
+	if r.node != nil {
+		return r.node
+	}
+	return r.prod.node
+}
+
+// has says whether the ranks that offer have a head of a layer. Of an engine on several nodes, those of one node need
+// not: what they do not have is not taken from there, and is not missing either.
+func (r *Request) has(layer uint32, head int) bool {
+	if r.node == nil {
+		return true
+	}
+	for rank, e := 0, r.prod; rank < e.shape.ranks(); rank++ {
+		p := e.shape.part(rank)
+		if e.at(transfer.Worker, rank) == r.node && slices.Contains(p.layers, layer) && (layer == stateLayer || head >= p.firstHead && head < p.firstHead+p.heads) {
+			return true
+		}
+	}
+	return false
+}
+
 // tear leaves blocks out of lists: in percent of all cases one of them, the first ones, or the last ones. What is left
 // out is noted. first and last say which piece of an offer this is: only the first may begin late, and only the last
 // may end early.

@@ -17,6 +17,7 @@ type Request struct {
 	token     []byte
 	content   []byte
 	prod      *Engine
+	node      *Node // whose ranks offer, of an engine on several nodes; nil: the engine's only one
 	consumers int
 	tokens    int
 	hole      int     // token in a block that the producer lacks; -1: none
@@ -42,7 +43,7 @@ func (c *Cluster) newRequest(prod *Engine, consumers, tokens int) *Request {
 }
 
 // at says whether the request's offer is that node's. Only a mad node asks another one for it.
-func (r *Request) at(n *Node) bool { return r.prod == nil || r.prod.node == n }
+func (r *Request) at(n *Node) bool { return r.prod == nil || r.from() == n }
 
 // lacks says whether the offer has no block for some of the tokens.
 func (r *Request) lacks(group uint32, from, to int) bool {
@@ -67,7 +68,7 @@ func (r *Request) consumed(o *Op) {
 	}
 	n := r.drops
 	for gen := range o.gen + 1 {
-		if gen < o.gen && r.prod.node.life < 2 {
+		if gen < o.gen && r.from().life < 2 {
 			continue // a restarted daemon that hears of a commit counts it for what its engine offers then
 		}
 		n += len(r.takers[gen].engines())
@@ -105,6 +106,9 @@ type offerPlan struct {
 func (r *Request) offer(p offerPlan) []*Op {
 	var ops []*Op
 	for _, s := range r.prod.askers() {
+		if r.node != nil && s.node != r.node {
+			continue
+		}
 		if o := r.offerBy(s, p); o != nil {
 			ops = append(ops, o)
 		}

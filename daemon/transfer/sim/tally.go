@@ -42,7 +42,7 @@ func (t tally) engines() map[taker]bool {
 // took notes a take that is done. Within its own node the producer hears of it at once.
 func (o *Op) took() {
 	o.req.takers[o.gen].add(o)
-	if n := o.sess.node; o.req.prod != nil && n == o.req.prod.node {
+	if n := o.sess.node; o.req.prod != nil && n == o.req.from() {
 		n.later(0, func() { n.record(o) })
 	}
 }

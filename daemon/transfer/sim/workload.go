@@ -136,6 +136,13 @@ func (c *Cluster) someRequest() {
 	if near {
 		prod = c.engines[len(c.engines)-1]
 	}
+	var node *Node
+	if c.opts.Ragged && !near && r.hit(25) {
+		if i := slices.IndexFunc(c.engines, (*Engine).spans); i >= 0 {
+			prod = c.engines[i]
+			node = pick(r, prod.nodes)
+		}
+	}
 	if !prod.able() {
 		return
 	}
@@ -144,6 +151,7 @@ func (c *Cluster) someRequest() {
 		n = 1
 	}
 	q := c.newRequest(prod, n, r.in(1, 24))
+	q.node = node
 	if r.hit(20) {
 		q.content = []byte("lora-7")
 	}
@@ -221,7 +229,7 @@ func (q *Request) produce() {
 		o.onEnd = func(transfer.Complete) {
 			// The key is used again for something else, token included. Workers that do that without waiting for each other
 			// would join what does not belong together.
-			if q.gens < 3 && q.prod.shape.sched && r.hit(70) {
+			if q.gens < 3 && q.node == nil && q.prod.shape.sched && r.hit(70) {
 				q.gens++
 				q.takers = append(q.takers, tally{})
 				again := r.span(0, 300*ms)
@@ -239,7 +247,7 @@ func (q *Request) produce() {
 // offerAnew: an offer that ended because it was about ranks that were replaced is made again, for the new ones.
 func (q *Request) offerAnew(x transfer.Complete) {
 	c, r := q.c, &q.c.rng
-	if x.Reason == transfer.Restarted && q.prod.shape.sched && q.gens < 3 && r.hit(70) {
+	if x.Reason == transfer.Restarted && q.node == nil && q.prod.shape.sched && q.gens < 3 && r.hit(70) {
 		q.gens++
 		q.takers = append(q.takers, tally{})
 		c.after(r.span(0, 300*ms), q.produce)
@@ -253,7 +261,7 @@ func (q *Request) bereave() {
 		return
 	}
 	q.prod.crash(r)
-	if q.gens < 3 && r.hit(30) {
+	if q.gens < 3 && q.node == nil && r.hit(30) {
 		c.after(r.span(0, 2*second), func() {
 			if !c.calm && q.prod.ready() {
 				q.gens++
@@ -271,9 +279,9 @@ func (q *Request) consume(e *Engine, attempt int) {
 		return
 	}
 	p := takePlan{stop: q.tokens, timeout: r.span(100*ms, 6*second), token: q.token, content: q.content, attempt: attempt, layered: r.hit(25), window: pick(r, []window{later, later, later, holes})}
-	p.peer = q.prod.node.name
+	p.peer = q.from().name
 	switch {
-	case q.prod.node == e.node && !e.spans() && r.hit(70):
+	case q.from() == e.node && !e.spans() && r.hit(70):
 		p.peer = ""
 	case r.hit(10):
 		p.peer += port
