@@ -64,9 +64,9 @@ func TestBroken(t *testing.T) {
 		{"memory that is given up while operations go on", Options{Broken: transfer.Broken{Asleep: true}}, 300, "has its memory back before it was told"},
 		{"take that was moved at once in part", Options{Broken: transfer.Broken{Torn: true}}, 1000, "wrong bytes"},
 		{"node that is heard about others' takes", Options{Mad: true, Broken: transfer.Broken{Sender: true}}, 300, "a mad node ended it, which has no part in it"},
-		{"take that lacks blocks and is spoiled", Options{Ragged: true, Broken: transfer.Broken{Spoiled: true}}, 300, "wrong bytes"},
-		{"ranks with blocks of different sizes", Options{Ragged: true, Broken: transfer.Broken{Uneven: true}}, 300, "wrong bytes"},
-		{"ranks that extend by different tokens", Options{Ragged: true, Broken: transfer.Broken{Step: true}}, 300, "which the offer has"},
+		{"take that lacks blocks and is spoiled", Options{Ragged: true, Broken: transfer.Broken{Spoiled: true}}, 1000, "wrong bytes"},
+		{"ranks with blocks of different sizes", Options{Ragged: true, Broken: transfer.Broken{Uneven: true}}, 1000, "wrong bytes"},
+		{"ranks that extend by different tokens", Options{Ragged: true, Broken: transfer.Broken{Step: true}}, 1000, "which the offer has"},
 		{"transport that lands after its fence", Options{Late: true}, 100, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -155,8 +155,9 @@ func (o *Op) solid() bool {
 		all := w.mem.part.layers
 		last := w.mem.shape.groupOf(all[len(all)-1])
 		return slices.ContainsFunc(o.segs, func(blocks []layout.BlockList) bool {
-			if o.c.opts.Ragged && in != nil && in.Layered {
-				blocks = slices.DeleteFunc(slices.Clone(blocks), func(b layout.BlockList) bool { return b.Group != last })
+			if o.c.opts.Ragged {
+				layered := in != nil && in.Layered
+				blocks = slices.DeleteFunc(slices.Clone(blocks), func(b layout.BlockList) bool { return b.NTokens == 0 || layered && b.Group != last })
 			}
 			return len(w.mem.places(blocks)) == 0
 		})

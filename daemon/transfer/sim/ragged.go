@@ -112,8 +112,9 @@ func (s *Session) seemsRight(lists []layout.BlockList) bool {
 	return many
 }
 
-// named says whether the lists name a block.
+// named says whether the lists name a block of which something is asked for.
 func (s *Session) named(lists []layout.BlockList) bool {
+	lists = slices.DeleteFunc(slices.Clone(lists), func(b layout.BlockList) bool { return b.NTokens == 0 })
 	return slices.ContainsFunc(s.ranks(), func(w *Session) bool { return len(w.mem.places(lists)) > 0 })
 }
 
@@ -154,6 +155,12 @@ func (c *Cluster) tear(lists []layout.BlockList, s shape, percent int, first, la
 		}
 		if first && last && r.hit(percent/4) {
 			note(gap{b.Group, from, to})
+			continue
+		}
+		if first && last && b.Group != stateGroup && r.hit(percent/4) { // of no tokens, in a block or between two
+			note(gap{b.Group, from, to})
+			b.NTokens, b.IDs = 0, slices.Clone(b.IDs[:min(from%size, 1)])
+			out = append(out, b)
 			continue
 		}
 		start, stop := from, to

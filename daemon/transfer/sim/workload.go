@@ -156,7 +156,10 @@ func (c *Cluster) someRequest() {
 		q.content = []byte("lora-7")
 	}
 	if c.opts.Ragged {
-		q.torn, q.loose = pick(r, []int{0, 0, 10, 30, 60}), r.hit(15)
+		q.torn, q.loose = pick(r, []int{0, 0, 10, 30, 60}), r.hit(25)
+		if q.loose && r.hit(70) {
+			q.torn = 0 // then nothing may be missing
+		}
 	} else if c.slides == 0 && r.hit(5) {
 		q.hole = r.n(q.tokens)
 	}
