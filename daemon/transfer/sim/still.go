@@ -8,8 +8,11 @@ import "github.com/kvpipe/kvpipe/daemon/transfer"
 // standStill has the node do nothing for a while.
 func (n *Node) standStill(d transfer.Time) {
 	c := n.c
+	if !n.up || c.now < n.still { // what waits for its end would come in another order if that were later
+		return
+	}
 	c.tracef("%s STANDS STILL for %dms", n.name, d/ms)
-	n.still = max(n.still, c.now+d)
+	n.still = c.now + d
 	c.lost += d
 	for _, o := range c.ops {
 		if o.sess.node == n && o.limit > 0 && o.ends[o.sess] == nil {
