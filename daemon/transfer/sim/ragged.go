@@ -27,11 +27,11 @@ var blockSizes = []int{2, 3, 4}
 
 // fray makes what is there be spoiled more often while a commit waits for its fence.
 func (f *faults) fray(r *rng) {
-	f.lateSlice, f.lost = r.in(10, 50), r.in(5, 25)
-	f.corrupt, f.torn = r.in(5, 25), r.in(0, 10)
-	f.fenceSlow = r.in(30, 90)
+	f.lateSlice, f.lost = r.in(20, 60), r.in(5, 25)
+	f.corrupt, f.torn = r.in(10, 30), r.in(0, 10)
+	f.fenceSlow = r.in(60, 100)
 	f.still = pick(r, []int{0, 10, 60})
-	f.device = pick(r, []int{0, 0, 1, 4})
+	f.device = pick(r, []int{0, 0, 0, 1, 4})
 }
 
 // fray draws the block sizes of an engine.

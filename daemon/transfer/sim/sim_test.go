@@ -161,7 +161,7 @@ func TestSimMad(t *testing.T) {
 
 // TestSimRagged is TestSim with offers that lack blocks, ranks that cut tokens in ways of their own, and copies of slices that come late.
 func TestSimRagged(t *testing.T) {
-	from, to := *first, *first+uint64(*seeds)/3
+	from, to := *first, *first+uint64(*seeds)/2
 	if *one != 0 {
 		from, to = *one, *one+1
 	}
