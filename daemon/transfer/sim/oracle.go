@@ -103,6 +103,9 @@ func (c *Cluster) checkEnded(o *Op) {
 		if !s.open || s.away && s.heir != nil { // its successor is connected, and it still asks for its own place
 			continue
 		}
+		if o.kind == "small" && s.away && s.instance != s.eng.instance { // it stands still, and nobody waits for it
+			continue
+		}
 		switch u := o.ends[s]; {
 		case u == nil && (refused || o.crowded): // the daemon does not know whom an operation concerns that it does not begin
 		case u == nil:
