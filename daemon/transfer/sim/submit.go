@@ -60,7 +60,10 @@ func (o *Op) undoes() bool {
 func (o *Op) stale() bool {
 	e := o.sess.eng
 	return !o.c.fixed && slices.ContainsFunc(o.ranksOf(), func(w *Session) bool {
-		return w.role == transfer.Worker && w.instance == e.instance && e.workers[w.rank] != w
+		if w.instance != e.instance { // the newer one may not have come yet, where a node stands still
+			return o.c.opts.Ragged && w.heir != nil
+		}
+		return w.role == transfer.Worker && e.workers[w.rank] != w
 	})
 }
 
