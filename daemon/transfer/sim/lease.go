@@ -41,6 +41,9 @@ func (o *Op) checkLease() {
 	if o.ends[s] != nil || !s.open || s.away || s.ousted || !s.node.up || o.exposed() {
 		return // it has ended, or comes again with the next daemon
 	}
+	if c.opts.Ragged && s.lazy {
+		return // all its room may be reserved, and that it was refused waits
+	}
 	over := o.req.interest + o.in.(*transfer.OfferOp).Lease + echoes + c.lost
 	if c.now < over {
 		c.after(over-c.now, o.checkLease)
