@@ -264,15 +264,31 @@ func (c *channel) watch(tcp *net.TCPConn) {
 	}
 }
 
+// awaitLook is how soon a side that waits for links notices that the peer speaks: in time for a peer with the shortest
+// heartbeats that can be configured.
+const awaitLook = 10 * time.Millisecond
+
 // awaitLinks gives the dialing side time to open the links, so that the first transfer finds them. It returns early
 // when tried is closed, as waiting is then no use. It waits at most one heartbeat: the peer hears nothing meanwhile and
-// would give up after several.
+// would give up after several. The peer's heartbeats may be closer together than this side's, so awaitLinks also
+// returns soon after the peer has said something, to which it may want an answer.
 func (c *channel) awaitLinks(tried <-chan struct{}) {
 	t := time.NewTimer(min(dialTimeout, c.m.cfg.Heartbeat))
 	defer t.Stop()
-	select {
-	case <-c.links.full:
-	case <-tried:
-	case <-t.C:
+	look := time.NewTicker(awaitLook)
+	defer look.Stop()
+	for {
+		select {
+		case <-c.links.full:
+			return
+		case <-tried:
+			return
+		case <-t.C:
+			return
+		case <-look.C:
+			if sys.Readable(c.tcp) {
+				return
+			}
+		}
 	}
 }

@@ -47,6 +47,39 @@ func TestLinksThatDoNotOpen(t *testing.T) {
 	}
 }
 
+// TestLinksThatDoNotOpenBetweenUnlikeNodes: nor does a node give a channel up because the other one, whose heartbeats are further apart,
+// waits longer for the links.
+func TestLinksThatDoNotOpenBetweenUnlikeNodes(t *testing.T) {
+	const fast, slow = 100 * time.Millisecond, 10 * time.Second
+	for name, beats := range map[string][2]time.Duration{"the dialer is patient": {slow, fast}, "the other one is": {fast, slow}} {
+		t.Run(name, func(t *testing.T) {
+			cl := newCluster(t)
+			a, b := cl.node("a", func(c *Config) { c.Heartbeat = beats[0] }), cl.node("b", func(c *Config) { c.Heartbeat = beats[1] })
+			p := newProxy(t, b.addr)
+			a.Reload(map[string]string{"b": p.addr}, nil)
+			p.first(false)
+			a.Dial("b")
+			at, bt := wait[transfer.PeerUp](a, nil), wait[transfer.PeerUp](b, nil)
+			if at.Epoch != bt.Epoch {
+				t.Fatalf("epochs %d and %d", at.Epoch, bt.Epoch)
+			}
+			ca, cb := a.channelOf("b"), b.channelOf("a")
+			if ca == nil || cb == nil {
+				t.Fatal("the channel is over")
+			}
+			more := time.NewTimer((silences + 1) * fast) // than the hastier side would bear
+			defer more.Stop()
+			select {
+			case <-ca.ctx.Done():
+				t.Error("a gave the channel up")
+			case <-cb.ctx.Done():
+				t.Error("b gave the channel up")
+			case <-more.C:
+			}
+		})
+	}
+}
+
 // TestARefusedChannelLeavesNothing: of the manager's context hangs what lives.
 func TestARefusedChannelLeavesNothing(t *testing.T) {
 	cl := newCluster(t)
