@@ -6,10 +6,12 @@ import (
 	"io"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/peer/peerpb"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 	"github.com/kvpipe/kvpipe/daemon/transport"
+	"github.com/kvpipe/kvpipe/internal/damper"
 )
 
 // channelWithLinks is a raw peer "b" with a channel to a that wants two links.
@@ -215,6 +217,31 @@ func TestALostLinkIsOpenedAgainWhileTheChannelLives(t *testing.T) {
 		}
 		t.Error("no link of the right index works")
 	})
+}
+
+// TestALinkThatIsLostOverAndOverFillsNoLog: nor does one that opens each time, and is lost again.
+func TestALinkThatIsLostOverAndOverFillsNoLog(t *testing.T) {
+	cl := newCluster(t)
+	a, b := cl.node("a", nil), cl.node("b", nil)
+	a.knows(b)
+	met(a, b)
+	began := time.Now()
+	const losses = 20
+	for n := range losses {
+		for _, x := range []*node{a, b} {
+			x.until(func() bool { return len(x.links) == 2+n })
+		}
+		relink(b, b.links[1+n])
+		relink(a, a.links[1+n])
+	}
+	b.until(func() bool { return len(b.links) == 2+losses })
+	for _, x := range []*node{a, b} {
+		x.mu.Lock()
+		if said, most := len(x.logged), 8*(1+int(time.Since(began)/damper.Gap)); said == 0 || said > most {
+			t.Errorf("%s: %d warnings of %d losses, want at most %d: %q", x.cfg.Node, said, losses, most, x.logged)
+		}
+		x.mu.Unlock()
+	}
 }
 
 // A transport is told of a link's end when its successor is up already, at times: the successor is not lost, and not asked for again.

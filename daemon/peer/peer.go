@@ -96,6 +96,7 @@ type Manager struct {
 	malformed damper.Each // by node
 	wayless   damper.Each // by node
 	linkless  damper.Each // by node
+	lossy     damper.Each // by node
 	rough     rough
 	suspect   chan struct{} // wakes the judge
 	judged    atomic.Int64  // clock: when it was last called

@@ -29,7 +29,9 @@ func (m *Manager) Redial(ctx context.Context, l *transport.Link) {
 		if !c.pause(ctx, lostGrace) {
 			return
 		}
-		c.warn("data link lost", l.Index, errLinkLost)
+		if m.lossy.Due(c.node) { // it may open and be lost again for hours
+			c.warn("data link lost", l.Index, errLinkLost)
+		}
 		if c.dialed {
 			c.tryLink(ctx, l.Index)
 		}
