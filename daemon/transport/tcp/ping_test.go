@@ -1,8 +1,10 @@
 package tcp
 
 import (
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 	"github.com/kvpipe/kvpipe/daemon/transport"
@@ -37,5 +39,24 @@ func TestPingOfAStuckReceiver(t *testing.T) {
 		}
 		s.letGo <- struct{}{}
 		l.close()
+	}
+}
+
+// TestPingOfAReceiverThatIsNeverIdle: a peer that sends a byte now and then of a large frame, each before the receiver would wait for it,
+// is no standstill of this node.
+func TestPingOfAReceiverThatIsNeverIdle(t *testing.T) {
+	p := newRawPeer(t, Config{Spin: time.Hour})
+	p.write(frame(header{xfer: 9, length: maxLength}, nil, statusWhole)[:headerSize])
+	for n := range 8 {
+		for until := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+			p.write([]byte{0})
+			err := p.tr.Ping(t.Context())
+			if err == nil {
+				break
+			}
+			if time.Now().After(until) {
+				t.Fatalf("ping %d: %v", n+1, err)
+			}
+		}
 	}
 }

@@ -74,6 +74,7 @@ func (s *socket) move(iov []sys.Iovec, slice *fence.Slice, sums *sums) error {
 		errno := s.call()
 		switch {
 		case errno == 0 || s.err != nil:
+			s.beat.Tick() // a peer may send or take so little each time that a frame takes long without one wait
 			if slice != nil {
 				s.stint.tick()
 			}
