@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 	"github.com/kvpipe/kvpipe/daemon/transport"
@@ -294,9 +295,14 @@ func (b *told) Flush() {
 }
 
 // TestWholeIsTold: what has landed is told together, and before the receiver waits for more when somebody may wait for it: when it is
-// the last of its segment.
+// the last of its segment. Polling is waiting, too.
 func TestWholeIsTold(t *testing.T) {
-	p := newRawPeer(t, Config{})
+	t.Run("in the kernel", func(t *testing.T) { wholeIsTold(t, Config{}) })
+	t.Run("polling", func(t *testing.T) { wholeIsTold(t, Config{Spin: time.Hour}) })
+}
+
+func wholeIsTold(t *testing.T, cfg Config) {
+	p := newRawPeer(t, cfg)
 	near, far := connect(t)
 	p.tr.mu.Lock()
 	l := &link{Link: linkOf(near, epoch, 1), ch: p.tr.channel(channelKey{"a", epoch})}
@@ -316,7 +322,12 @@ func TestWholeIsTold(t *testing.T) {
 	p.conn = far
 	p.write(part.frame(0, 0))
 	p.write(whole.frame(0, 0))
-	<-told.flushed
+	select {
+	case <-told.flushed:
+	case <-time.After(10 * time.Second):
+		t.Error("nobody was told")
+		far.Close() // its end is told
+	}
 	if n := len(told.flushed); n != 0 {
 		t.Errorf("the driver was woken %d times more, want once for both", n)
 	}

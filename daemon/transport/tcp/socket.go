@@ -40,7 +40,7 @@ type socket struct {
 	beat   *pulse.Beat
 	placed bool // holds a thread of lot
 	stint  stint
-	paused func() // called before each wait; may be nil
+	paused func() // called before each wait, also before one that polls; may be nil
 	parked func() // called before a wait that may be long; may be nil
 	rested func() // called when there is nothing to move for now; may be nil
 
@@ -148,15 +148,20 @@ func (s *socket) end() {
 	s.unplace()
 }
 
+// pause is called before each wait, also before one that polls.
+func (s *socket) pause() {
+	if s.paused != nil {
+		s.paused()
+	}
+}
+
 // patience is the longest that a wait should take while the peer is busy with the same stream.
 const patience = time.Millisecond
 
 // wait waits until another system call is worthwhile.
 func (s *socket) wait() {
 	s.since = time.Time{}
-	if s.paused != nil {
-		s.paused()
-	}
+	s.pause()
 	s.mark()
 	if !s.place() || !s.waitFor(patience) {
 		s.park()
@@ -204,11 +209,11 @@ func (s *socket) spinning() bool {
 	if s.spin <= 0 || s.crowd.crowded() {
 		return false
 	}
-	now := time.Now()
 	if s.since.IsZero() {
-		s.since = now
+		s.pause() // while more keeps coming, polling may never end in a wait
+		s.since = time.Now()
 	}
-	return now.Sub(s.since) < s.spin
+	return time.Since(s.since) < s.spin
 }
 
 // mark lets the kernel wake a reader only for as much as is worth a call: each wake-up costs as much as copying tens of
