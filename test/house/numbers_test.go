@@ -47,7 +47,7 @@ func TestNumbers(t *testing.T) {
 		{"include/kvpipe.h", "power of two, 8 to 65,536; 0: 4096.", "daemon/session/hello.go", []string{`{"cq_entries", sizes.CQ, 8, maxEntries}`}},
 		{"include/kvpipe.h", "a session has at most 65,536 (QUOTA)", "capi/internal.h", []string{"KV_MAX_RECORDS 65536u"}},
 		{"include/kvpipe.h", "0: 64; 1: none ahead; at most 1024", "capi/endpoint.h", []string{"KV_WINDOW 64u", "KV_WINDOW_MAX 1024u"}},
-		{"include/kvpipe.h", "exceed 67,108,864 tokens", "daemon/transfer/bind.go", []string{"maxHeldTokens = 64 << 20"}},
+		{"include/kvpipe.h", "exceed 67,108,864 tokens", "daemon/transfer/bind.go", []string{"MaxHeldTokens = 64 << 20"}},
 	} {
 		if !strings.Contains(plain(read(t, "../../"+c.page)), c.says) {
 			t.Errorf("%s does not say %q, which is compared with %s", c.page, c.says, c.file)
