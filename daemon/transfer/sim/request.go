@@ -216,6 +216,9 @@ func (c *Cluster) newSmall(s *Session, in transfer.Op) *Op {
 	o := c.newOp("small", s, nil)
 	o.timeout = 1 * ms
 	o.submit(in)
+	if x, ok := in.(*transfer.ExtendOp); ok && o.in == nil && s.byUser[x.Target] != nil { // nobody was there to take it
+		s.byUser[x.Target].short = true
+	}
 	return o
 }
 
