@@ -18,6 +18,7 @@ type home struct {
 	broken    *Cause // why an item of it was refused
 	ended     bool
 	linger    Time
+	met       bool   // a pipe's: a receiver has come
 	gone      *Cause // why its session is over
 	over      timer  // ends its linger; armed once gone is set
 	items     int
@@ -41,6 +42,7 @@ func (m *Machine) openHome(b *bind, in *BindOp) {
 	} else {
 		h.waiting = map[uint64][]*seeker{}
 	}
+	m.forgetWord(b.place)
 	b.home, b.place.home = h, h
 	m.wakeEarly(b.place)
 }
@@ -104,6 +106,7 @@ func (m *Machine) endHome(h *home, status Status, cause, verdict Cause) {
 	if h.ended {
 		return
 	}
+	m.leaveWord(h, verdict)
 	h.ended = true
 	p := h.place
 	for _, e := range p.ends {

@@ -523,3 +523,73 @@ func TestPipeLingers(t *testing.T) {
 		}
 	})
 }
+
+// TestPipeUnheard: a pipe that ended with nothing in it, before its receiver came, still tells that receiver so, for a while.
+func TestPipeUnheard(t *testing.T) {
+	closed := transfer.SessionClosed{Session: 1, Cause: transfer.Cause{Reason: transfer.Closed, Text: "closed"}}
+	begin := func(change func(*transfer.Config), in *transfer.BindOp) *ends {
+		e := newEnds(t, change)
+		tx := e.open(1, in)
+		e.isDone(e.submit(1, &transfer.SealOp{Target: tx}))
+		e.isDone(tx)
+		e.step(closed)
+		if s := e.m.Snapshot(); len(s.Sessions)+len(s.Pipes) > 0 || e.drained != 1 {
+			t.Errorf("left behind: %+v", s)
+		}
+		return e
+	}
+	short := &transfer.BindOp{Kind: transfer.BindSend, Name: "p", Capacity: 1 << 20, Linger: 2e9, Token: []byte("0123456789abcdef")}
+	told := &transfer.BindOp{Kind: transfer.BindRecv, Name: "p", Token: short.Token}
+	t.Run("a receiver that comes later", func(t *testing.T) {
+		e := begin(nil, send)
+		rx := e.open(2, recv)
+		for range 2 {
+			e.is(e.get(2, rx, 0, 0, 10), transfer.Failed, transfer.Closed, "was closed by its sender, and everything in it was received")
+		}
+		e.isDone(e.submit(2, &transfer.CancelOp{Target: rx}))
+		e.is(rx, transfer.WasCancelled, transfer.Cancelled, "")
+		e.runs(e.get(3, e.open(3, recv), 0, 0, 10)) // it was heard, and this one waits for another sender
+	})
+	t.Run("a receiver that was there, and had asked for nothing", func(t *testing.T) {
+		e := newEnds(t, nil)
+		rx, tx := e.open(2, recv), e.open(1, send)
+		e.isDone(e.submit(1, &transfer.SealOp{Target: tx}))
+		e.step(closed)
+		e.is(e.get(2, rx, 0, 0, 10), transfer.Failed, transfer.Closed, "was closed by its sender")
+	})
+	t.Run("its first item was refused", func(t *testing.T) {
+		e := newEnds(t, nil)
+		tx := e.open(1, send)
+		e.is(e.put(1, tx, 0, 2<<20, ""), transfer.Failed, transfer.Invalid, "does not fit")
+		e.step(closed)
+		e.is(e.get(2, e.open(2, recv), 0, 0, 10), transfer.Failed, transfer.PeerGone, "an item that was sent was not taken")
+	})
+	t.Run("the next sender is not kept from the name", func(t *testing.T) {
+		e := begin(nil, send)
+		tx := e.open(3, send)
+		put := e.put(3, tx, 0, 10, "new")
+		e.runs(tx, put)
+		if c := e.isDone(e.get(2, e.open(2, recv), 0, 0, 10)); string(c.Got.Meta) != "new" {
+			t.Errorf("%+v", c)
+		}
+	})
+	t.Run("its linger is over", func(t *testing.T) {
+		e := begin(nil, short)
+		e.pass(3e9)
+		e.runs(e.get(2, e.open(2, told), 0, 0, 10))
+	})
+	t.Run("another token", func(t *testing.T) {
+		e := begin(nil, short)
+		e.runs(e.get(3, e.open(3, recv), 0, 0, 10))
+		e.is(e.get(2, e.open(2, told), 0, 0, 10), transfer.Failed, transfer.Closed, "was closed by its sender")
+	})
+	t.Run("no more are kept than an engine may have ends", func(t *testing.T) {
+		e := newEnds(t, func(c *transfer.Config) { c.MaxPipes = 2 })
+		for i, name := range []string{"a", "b", "c"} {
+			tx := e.open(transfer.SessionID(i+1), &transfer.BindOp{Kind: transfer.BindSend, Name: name, Capacity: 1})
+			e.isDone(e.submit(transfer.SessionID(i+1), &transfer.SealOp{Target: tx}))
+		}
+		e.is(e.get(4, e.open(4, &transfer.BindOp{Kind: transfer.BindRecv, Name: "b"}), 0, 0, 10), transfer.Failed, transfer.Closed, "was closed by its sender")
+		e.runs(e.get(5, e.open(5, &transfer.BindOp{Kind: transfer.BindRecv, Name: "c"}), 0, 0, 10))
+	})
+}

@@ -20,10 +20,11 @@ func (n placeName) String() string {
 }
 
 // place is a name on its home's node: who holds it, and who comes there for items. It exists while there is a home, an
-// end or an early seeker.
+// end, an early seeker, or something to be heard.
 type place struct {
 	placeName
 	home     *home
+	unheard  *unheard // the last home's end; nil: there is a home, or nobody has to hear it
 	ends     map[endID]*end
 	receiver *end      // a pipe's only one
 	early    []*seeker // seekers that came before the home, or before the last receiver's items were settled; in order of coming
@@ -60,7 +61,7 @@ func (m *Machine) place(n placeName) *place {
 
 // tidyPlace forgets a name that nobody uses.
 func (m *Machine) tidyPlace(p *place) {
-	if p.home == nil && len(p.ends) == 0 && len(p.early) == 0 {
+	if p.home == nil && len(p.ends) == 0 && len(p.early) == 0 && p.unheard == nil {
 		delete(m.places, p.placeName)
 	}
 }
@@ -120,6 +121,10 @@ func (m *Machine) admitEnd(p *place, e *end, token []byte) (cause Cause, wait bo
 		return *e.verdict, false
 	case p.receiver != nil && p.receiver != e && p.receiver.bound && !p.buffer:
 		return because(Busy, "%s has a receiver already; a pipe has one: close that, or use another name", p), false
+	case p.unheard != nil && sameToken(p.unheard.token, token): // with another one it is no receiver of that sender's
+		e.met, e.verdict = true, &p.unheard.cause
+		m.forgetWord(p)
+		return *e.verdict, false
 	case h == nil || h.ended || p.receiver != nil && p.receiver != e && !p.buffer: // a seeker that queued in a home which ends would be left in it
 		return Cause{}, true
 	case !sameToken(h.token, token):
@@ -129,9 +134,9 @@ func (m *Machine) admitEnd(p *place, e *end, token []byte) (cause Cause, wait bo
 	case !e.based:
 		p.receiver = e
 		m.closeRanks(h)
-		e.based, e.met, e.base = true, true, h.pipe.First()
+		e.based, e.met, e.base, h.met = true, true, h.pipe.First(), true
 	default:
-		p.receiver, e.met = e, true
+		p.receiver, e.met, h.met = e, true, true
 	}
 	return Cause{}, false
 }

@@ -39,6 +39,9 @@ func (m *Machine) pipes() []PipeInfo {
 		doubts[k.place]++
 	}
 	for _, p := range m.places {
+		if p.home == nil && len(p.ends) == 0 && len(p.early) == 0 {
+			continue // only its end is kept (unheard)
+		}
 		i := p.info(m)
 		i.InDoubt = doubts[p]
 		out = append(out, i)

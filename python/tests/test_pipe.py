@@ -54,6 +54,21 @@ def test_iteration_outlasts_silence(pipe, monkeypatch):
     assert asyncio.run(main()) == [] and len(calls) >= 6
 
 
+def test_iteration_of_what_was_empty(two, name):
+    """Also if the sender was gone before its receiver asked for anything; the name is free for the next sender at once."""
+    a, b, peer = two
+    with b.pipe(name, "recv", peer=peer) as rx:
+        a.pipe(name, "send").close()
+        assert list(rx) == []
+    a.pipe(name, "send").close()
+    with b.pipe(name, "recv", peer=peer) as rx:
+        assert list(rx) == []
+    a.pipe(name, "send").close()
+    with a.pipe(name, "send") as tx, b.pipe(name, "recv", peer=peer) as rx:
+        tx.send_tensor(b"new")
+        assert bytes(rx.recv_tensor(framework="raw").data) == b"new"
+
+
 @pytest.mark.parametrize("how", ["for", "async for"])
 @pytest.mark.parametrize("who", ["end", "session"])
 def test_iteration_does_not_end_with_the_receiver(two, name, who, how):
