@@ -79,8 +79,10 @@ def _from_tensor(name: str, tensor: Any) -> _Place:
         raise Invalid(f"{name} is a tensor on {tensor.device}: block ids must be on the CPU")
     if tensor.dim() != 1:
         raise Invalid(f"{name} has {tensor.dim()} dimensions: give the ids of one group as one dimension")
-    if str(tensor.dtype) not in ("torch.int32", "torch.uint32") or not tensor.is_contiguous():
+    if str(tensor.dtype) not in ("torch.int32", "torch.uint32"):
         return _from_list(name, tensor.tolist())
+    if not tensor.is_contiguous():
+        return _from_list(name, [value & NO_BLOCK for value in tensor.tolist()])
     return int(tensor.data_ptr()), int(tensor.numel()), tensor
 
 

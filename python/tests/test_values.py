@@ -91,6 +91,19 @@ def test_list_of_each_group(form):
     assert packed.copy().within([(0, 0, 8), (2, 0, 0xFFFFFFFF)]) == [[7, 0], [], [1], []]
 
 
+NONE = [  # as signed numbers of 32 bits, NO_BLOCK is -1
+    numpy.array([7, -1], numpy.int32),
+    numpy.array([7, 5, -1], numpy.int32)[::2],
+    Tensor([7, -1]),
+    Tensor([7, -1], contiguous=False),
+]
+
+
+@pytest.mark.parametrize("form", NONE, ids=lambda f: type(f).__name__)
+def test_no_block_in_signed_words(form):
+    assert lists(Packed(form, 3, 5)) == {0: [7, kvpipe.NO_BLOCK]}
+
+
 def test_buffers_are_not_copied():
     ids = numpy.array([1, 2, 3], numpy.uint32)
     packed = Packed(ids, 3, 5)
