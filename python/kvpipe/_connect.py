@@ -67,8 +67,13 @@ def connect(
     )
     lib = library()
     handle = ctypes.c_void_p()
-    with _said.call(lib):
-        lib.check(lib.connect(ctypes.byref(opts), ctypes.byref(handle)))
+    try:
+        with _said.call(lib):
+            lib.check(lib.connect(ctypes.byref(opts), ctypes.byref(handle)))
+    except BaseException:
+        if handle.value is not None:  # a signal handler raised as the call returned
+            lib.close(handle)
+        raise
     assert handle.value is not None
     session = Session(lib, handle.value)
     session.owns_memory = kind != _abi.ROLES["scheduler"]

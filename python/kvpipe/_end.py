@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import re
 import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, NamedTuple, Optional, Set
@@ -50,6 +51,20 @@ def deadline(timeout: Optional[float]) -> Deadline:
     if ns >= 1 << 62:
         raise Invalid(f"timeout is {_values.show(timeout)}: nothing waits for ever; give a finite number of seconds")
     return Deadline(time.monotonic_ns() + ns, ns)
+
+
+def opened(node: "Node", call: Callable[[int, Any], int], free: Callable[[Any], None]) -> int:
+    """The handle of an end, as the library's call opens it; free: closes it."""
+    handle = ctypes.c_void_p()
+    with node._session as session:
+        try:
+            node._session.lib.check(call(session, ctypes.byref(handle)))
+        except BaseException:
+            if handle.value is not None:  # a signal handler raised as the call returned
+                free(handle)
+            raise
+    assert handle.value is not None
+    return handle.value
 
 
 def _whole(error: Error, until: Deadline) -> Error:

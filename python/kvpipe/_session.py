@@ -8,17 +8,19 @@ that close() and Ctrl-C are heard.
 from __future__ import annotations
 
 import atexit
+import contextlib
+import ctypes
 import os
 import threading
 import time
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, Iterator, List, Optional, Union
 
 from . import _said, _values
 from ._library import Library
 from ._unread import keep, unread
-from .errors import Closed, Invalid
+from .errors import Closed, Invalid, Reason
 
 if TYPE_CHECKING:
     from ._end import End
@@ -189,12 +191,26 @@ class Session:
             except IndexError:  # another thread was faster
                 return
 
+    @contextlib.contextmanager
+    def making(self, handle: int, region: "ctypes.c_uint64") -> Iterator[None]:
+        """A region is made, by a call that leaves its id in region. If a signal handler raises once there is one, the daemon does not keep
+        it: nobody could take it away any more."""
+        try:
+            yield
+        except BaseException:
+            if region.value:
+                self.regions.pop(region.value, None)
+                self.lib.mem_unregister(handle, region.value, 0)
+            raise
+
     def unregister(self, region: int, timeout: Optional[float]) -> None:
         """Takes a region away from the daemon. If the session has ended, that is done already."""
         ns = _values.duration("timeout", timeout)
         try:
             with self as handle:
-                self.lib.check(self.lib.mem_unregister(handle, region, ns))
+                code = self.lib.mem_unregister(handle, region, ns)
+                if code != -Reason.NOT_FOUND:  # else an earlier call has done it, and a signal handler raised as that returned
+                    self.lib.check(code)
         except Closed:
             pass
         self.regions.pop(region, None)

@@ -109,7 +109,7 @@ def adopt(session: "Session", memory: Any, quiesced: bool) -> AdoptedRegion:
     number = ctypes.c_uint64()
     region = AdoptedRegion.__new__(AdoptedRegion)
     region._begin_valid()
-    with session as handle:
+    with session as handle, session.making(handle, number):
         session.lib.check(session.lib.mem_adopt(handle, ctypes.byref(opts), ctypes.byref(number)))
         region.id, region.nbytes, region.address = number.value, nbytes, address
         region.memory, region._held, region._session = memory, held, session

@@ -47,12 +47,8 @@ def open_lookup(node: "Node", name: str, capacity: Optional[int], token: Optiona
         peer=_values.text("peer", peer),
         linger_ns=_values.duration("linger", linger),
     )
-    handle = ctypes.c_void_p()
-    with node._session as session:
-        lib = node._session.lib
-        lib.check(lib.lookup_open(session, ctypes.byref(opts), ctypes.byref(handle)))
-    assert handle.value is not None
-    return LookupBuffer(node, handle.value, name)
+    lib = node._session.lib
+    return LookupBuffer(node, _end.opened(node, lambda h, out: int(lib.lookup_open(h, ctypes.byref(opts), out)), lib.lookup_close), name)
 
 
 class LookupBuffer(End):

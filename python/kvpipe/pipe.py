@@ -42,12 +42,8 @@ def open_pipe(node: "Node", name: str, end: str, capacity: Optional[int], token:
         peer=_values.text("peer", peer),
         linger_ns=_values.duration("linger", linger),
     )
-    handle = ctypes.c_void_p()
-    with node._session as session:
-        lib = node._session.lib
-        lib.check(lib.pipe_open(session, ctypes.byref(opts), ctypes.byref(handle)))
-    assert handle.value is not None
-    return Pipe(node, handle.value, name, end)
+    lib = node._session.lib
+    return Pipe(node, _end.opened(node, lambda h, out: int(lib.pipe_open(h, ctypes.byref(opts), out)), lib.pipe_close), name, end)
 
 
 class Pipe(End):

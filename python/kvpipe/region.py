@@ -144,7 +144,7 @@ def create(session: "Session", fd: int, nbytes: int, size: int, *, fill: bool) -
             except OSError as error:
                 raise Quota(f"alloc: no memory for {nbytes} bytes: {error.strerror}") from None
         number = ctypes.c_uint64()
-        with session as handle:
+        with session as handle, session.making(handle, number):
             session.lib.check(session.lib.mem_register_fd(handle, fd, nbytes, 0, ctypes.byref(number)))
             region.id = number.value
             region._session = session
