@@ -67,7 +67,7 @@ def _torch(dtype: str, shape: Tuple[int, ...], data: Any) -> Any:
     if kind is None:
         raise Unavailable(f'torch {torch.__version__} has no {dtype}: update it, or receive with framework="raw"')
     if data is None:
-        return torch.empty(shape, dtype=kind)
+        return torch.empty(shape, dtype=kind, device="cpu")  # whatever its default device is
     return torch.frombuffer(data, dtype=kind).reshape(shape)
 
 

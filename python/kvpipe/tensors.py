@@ -74,6 +74,8 @@ def _struct(what: str, dtype: str, shape: Sequence[int], address: int, strides: 
 def _torch(what: str, t: Any) -> Described:
     if t.device.type != "cpu":
         raise Unavailable(f"{what}: the tensor is on {t.device}, which this build does not support: pass tensor.cpu()")
+    if getattr(t, "is_nested", False):  # whatever it calls its layout
+        raise Invalid(f"{what}: a nested tensor cannot be sent: send those that it is of, or torch.nested.to_padded_tensor(tensor, 0)")
     if str(t.layout) != "torch.strided":
         raise Invalid(f"{what}: the tensor's layout is {t.layout}: must be torch.strided; pass tensor.to_dense()")
     t = t.detach().resolve_neg()

@@ -125,6 +125,24 @@ def test_tensors_go_where_they_are_wanted(near, name):
             assert [m if m is None else m.device.type for m in select.drop_select(None, None)] == ["meta", None, "meta", None, None]
 
 
+def test_tensors_stay_in_host_memory(pipes):
+    """Whatever device torch makes others on."""
+    tx, rx = pipes
+    for tensor in (torch.ones(3), torch.ones(0, 3)):
+        tx.send_tensor(tensor)
+        with torch.device("meta"):
+            got = rx.recv_tensor()
+        assert got.device.type == "cpu" and torch.equal(got, tensor)
+
+
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_a_nested_tensor(pipes, layout):
+    """It has no shape."""
+    nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=layout)
+    with pytest.raises(kvpipe.Invalid, match="a nested tensor cannot be sent"):
+        pipes[0].send_tensor(nested)
+
+
 def test_200_entries_in_other_orders(buffers):
     """1,700 bytes each under a threshold of 170,000, inserted and selected in orders of their own, from two threads."""
     own, select = buffers
