@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Optional
 
 from . import _abi, _values
 from .blocks import BlockLists, Packed
-from .errors import Invalid, Timeout
+from .errors import Error, Invalid, Timeout
 from .operation import Operation
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ class Offer(Operation):
     the lease ran out, and Cancelled when the offer was withdrawn.
 
     extend(), seal() and withdraw() wait for the daemon's answer, at most ``timeout`` seconds (None: 5). With
-    0 they only ask, and nobody is told of a refusal. After a Timeout of extend() the offer may have the new
-    blocks, or come to have them: withdraw() before you write these blocks.
+    0 they only ask, and nobody is told of a refusal. After a Timeout or an interrupt of extend() the offer may
+    have the new blocks, or come to have them: withdraw() before you write these blocks.
     """
 
     def __init__(self, node: "Node", number: int, key: bytes, ns: int, end: int) -> None:
@@ -38,7 +38,9 @@ class Offer(Operation):
 
     @property
     def tokens(self) -> int:
-        """How many tokens the offer covers so far; perhaps more after an extend() that raised Timeout."""
+        """How many tokens the offer covers so far; perhaps more after an extend() that raised Timeout or was
+        interrupted.
+        """
         return self._tokens
 
     def extend(self, blocks: BlockLists, tokens: int, after: int = 0, layered: bool = False, *,
@@ -55,11 +57,11 @@ class Offer(Operation):
         The blocks of an opaque group come once, with the piece after which they are final. Leave the group
         out (None) of the other pieces.
 
-        After an extend() that raised Timeout, nobody knows where the offer ends, and nothing more can be
-        added.
+        After an extend() that raised Timeout or was interrupted, nobody knows where the offer ends, and
+        nothing more can be added.
         """
         if self._unsure:
-            raise Invalid("extend: one before raised Timeout, and may be part of the offer or not: withdraw() it, and offer anew")
+            raise Invalid("extend: one before raised Timeout or was interrupted, and may be part of the offer or not: withdraw() it, and offer anew")
         total = _values.integer("tokens", tokens)
         if total < self._tokens:
             raise Invalid(f"extend: tokens is {total}: it is the new total, and the offer has {self._tokens}")
@@ -76,8 +78,9 @@ class Offer(Operation):
             lib = self._session.lib
             try:
                 lib.check(lib.offer_extend(handle, self._id, ctypes.byref(opts), ns))
-            except Timeout:
-                self._unsure = True
+            except BaseException as error:
+                if isinstance(error, Timeout) or not isinstance(error, Error):  # the answer did not come, or a signal handler raised
+                    self._unsure = True
                 raise
         self._tokens = total
 

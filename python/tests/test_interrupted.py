@@ -4,6 +4,7 @@ made must not be left to nobody."""
 import kvpipe
 import numpy
 import pytest
+from caches import BLOCK_SIZE, Cache
 from kvpipe._library import library
 
 
@@ -79,3 +80,15 @@ def test_closing_a_region(node, interrupted, make):
     interrupted("mem_unregister", region.close)
     region.close()
     assert not region.registered
+
+
+def test_extending(near, interrupted):
+    """The offer may have the new blocks: who goes on from where it was is told so."""
+    with Cache(near.socket, "interrupted") as cache:
+        offer = cache.node.offer("interrupted", [0], tokens=BLOCK_SIZE, sealed=False)
+        with pytest.raises(kvpipe.Invalid, match="need 2"):  # a refusal leaves it as it was
+            offer.extend([1], 3 * BLOCK_SIZE)
+        interrupted("offer_extend", lambda: offer.extend([1], 2 * BLOCK_SIZE))
+        with pytest.raises(kvpipe.Invalid, match=r"was interrupted, and may be part of the offer or not: withdraw\(\) it"):
+            offer.extend([1], 2 * BLOCK_SIZE)
+        assert offer.withdraw()
