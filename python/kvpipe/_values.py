@@ -120,9 +120,13 @@ def binary(name: str, value: Any) -> Optional[bytes]:
 
 def secret(value: Any) -> Optional[bytes]:
     """A token, or None for None. Whatever is given may be a secret, so no error shows it, not even in its context."""
+    wrong = f"is a {type(value).__name__}: must be bytes that are still there, as offer.token"
     with contextlib.suppress(Invalid):
-        return binary("token", value)
-    raise Invalid(f"token is a {type(value).__name__}: must be bytes that are still there, as offer.token")
+        data = binary("token", value)
+        if data is None or data:
+            return data
+        wrong = "is empty: must be 16 to 32 bytes"  # to the library it would be none
+    raise Invalid(f"token {wrong}")
 
 
 def required_secret(value: Any) -> bytes:

@@ -111,6 +111,10 @@ def place(near, name):
         ("fingerprint is [1, 2]: must be a dict", lambda p: p.node.set_layout([p.view], [1, 2])),
         ("fingerprint is 5: must be a dict", lambda p: p.node.set_layout([p.view], 5)),
         ("fingerprint: 'layers': an int of too many digits", lambda p: p.node.set_layout([p.view], {"layers": LONG})),
+        # tokens
+        ("token is empty: must be 16 to 32 bytes", lambda p: p.node.pipe("p", "send", token=b"")),
+        ("token is empty: must be 16 to 32 bytes", lambda p: p.node.lookup_buffer("p", token=bytearray())),
+        ("token is empty: must be 16 to 32 bytes", lambda p: p.node.offer("k", [0], tokens=16, token=b"")),
         # one of several words
         ("role is []: must be one of worker, scheduler", lambda p: kvpipe.connect(engine_id="e", role=[])),
         ("end is []: must be one of send, recv", lambda p: p.node.pipe("p", [])),
