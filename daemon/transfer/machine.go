@@ -36,7 +36,7 @@ type Machine struct {
 
 	places   map[placeName]*place // pipes and lookup buffers
 	binds    map[engineKey]int    // number of ends of each engine
-	unheard  map[engineKey]int    // number of pipes of each engine whose end nobody has heard
+	unheard  map[string]int       // number of pipes of each owner whose end nobody has heard
 	bound    map[*bind]struct{}
 	seekers  map[Leg]*seeker // gets of other nodes
 	doubts   map[doubtName]*seeker
@@ -69,7 +69,7 @@ func New(cfg Config) *Machine {
 		keyOps:    map[uint64]*keyOp{},
 		places:    map[placeName]*place{},
 		binds:     map[engineKey]int{},
-		unheard:   map[engineKey]int{},
+		unheard:   map[string]int{},
 		bound:     map[*bind]struct{}{},
 		seekers:   map[Leg]*seeker{},
 		doubts:    map[doubtName]*seeker{},

@@ -583,11 +583,12 @@ func TestPipeUnheard(t *testing.T) {
 		e.runs(e.get(3, e.open(3, recv), 0, 0, 10))
 		e.is(e.get(2, e.open(2, told), 0, 0, 10), transfer.Failed, transfer.Closed, "was closed by its sender")
 	})
-	t.Run("no more are kept than an engine may have ends", func(t *testing.T) {
+	t.Run("no more of an owner are kept than an engine may have ends", func(t *testing.T) {
 		e := newEnds(t, func(c *transfer.Config) { c.MaxPipes = 2 })
 		for i, name := range []string{"a", "b", "c"} {
-			tx := e.open(transfer.SessionID(i+1), &transfer.BindOp{Kind: transfer.BindSend, Name: name, Capacity: 1})
-			e.isDone(e.submit(transfer.SessionID(i+1), &transfer.SealOp{Target: tx}))
+			id := transfer.SessionID(i + 1)
+			e.step(transfer.SessionOpened{Session: id, Engine: name, Owner: "o", Role: transfer.Endpoint, Credits: 10})
+			e.isDone(e.submit(id, &transfer.SealOp{Target: e.submit(id, &transfer.BindOp{Kind: transfer.BindSend, Name: name, Capacity: 1})}))
 		}
 		e.is(e.get(4, e.open(4, &transfer.BindOp{Kind: transfer.BindRecv, Name: "b"}), 0, 0, 10), transfer.Failed, transfer.Closed, "was closed by its sender")
 		e.runs(e.get(5, e.open(5, &transfer.BindOp{Kind: transfer.BindRecv, Name: "c"}), 0, 0, 10))

@@ -7,22 +7,22 @@ package transfer
 // unheard is how a pipe ended that no receiver has met.
 type unheard struct {
 	place *place
-	key   engineKey // of its sender
+	owner string // of its sender
 	token []byte
 	cause Cause
 	over  timer
 }
 
-// leaveWord notes how a home ends, if its receiver is still to come. An engine leaves no more of these notes than it may
-// have ends.
+// leaveWord notes how a home ends, if its receiver is still to come. An owner, who may name any number of engines, leaves
+// no more of these notes than one engine may have ends.
 func (m *Machine) leaveWord(h *home, verdict Cause) {
-	key := h.bind.by.engine.key
-	if h.place.buffer || h.met || h.items > 0 || !h.sealed && h.broken == nil || m.unheard[key] >= m.cfg.MaxPipes {
+	owner := h.bind.by.engine.key.owner
+	if h.place.buffer || h.met || h.items > 0 || !h.sealed && h.broken == nil || m.unheard[owner] >= m.cfg.MaxPipes {
 		return
 	}
-	u := &unheard{place: h.place, key: key, token: h.token, cause: verdict}
+	u := &unheard{place: h.place, owner: owner, token: h.token, cause: verdict}
 	h.place.unheard = u
-	m.unheard[key]++
+	m.unheard[owner]++
 	m.arm(&u.over, u, wakeLinger, m.now+h.linger)
 }
 
@@ -34,8 +34,8 @@ func (m *Machine) forgetWord(p *place) {
 	}
 	p.unheard = nil
 	m.disarm(&u.over)
-	if m.unheard[u.key]--; m.unheard[u.key] == 0 {
-		delete(m.unheard, u.key)
+	if m.unheard[u.owner]--; m.unheard[u.owner] == 0 {
+		delete(m.unheard, u.owner)
 	}
 }
 
