@@ -389,7 +389,13 @@ class Node:
         lib = self._session.lib
         with self._session as handle:
             self._session.reap(handle)
-            lib.check(getattr(lib, what)(handle, ctypes.byref(opts), ctypes.byref(number)))
+            try:
+                lib.check(getattr(lib, what)(handle, ctypes.byref(opts), ctypes.byref(number)))
+            except BaseException:
+                if number.value:  # a signal handler raised as the call returned: nobody could end it any more
+                    end = lib.offer_withdraw if what == "offer" else lib.cancel
+                    end(handle, number.value, _abi.NOWAIT, ctypes.byref(ctypes.c_int()))
+                raise
         return number.value
 
     def _keep(self, operation: _O) -> _O:
