@@ -118,19 +118,23 @@ def binary(name: str, value: Any) -> Optional[bytes]:
         raise Invalid(f"{name} is {show(value)}: must be bytes that are still there") from None
 
 
-def secret(value: Any) -> Optional[bytes]:
+def _hidden(value: Any) -> Optional[bytes]:
     """A token, or None for None. Whatever is given may be a secret, so no error shows it, not even in its context."""
-    wrong = f"is a {type(value).__name__}: must be bytes that are still there, as offer.token"
     with contextlib.suppress(Invalid):
-        data = binary("token", value)
-        if data is None or data:
-            return data
-        wrong = "is empty: must be 16 to 32 bytes"  # to the library it would be none
-    raise Invalid(f"token {wrong}")
+        return binary("token", value)
+    raise Invalid(f"token is a {type(value).__name__}: must be bytes that are still there, as offer.token")
+
+
+def secret(value: Any) -> Optional[bytes]:
+    """A token, or None for None."""
+    data = _hidden(value)
+    if data is not None and not data:  # to the library it would be none
+        raise Invalid("token is empty: must be 16 to 32 bytes, or None")
+    return data
 
 
 def required_secret(value: Any) -> bytes:
-    data = secret(value)
+    data = _hidden(value)
     if not data:
         raise Invalid("token is missing: give the offer's, offer.token")
     return data
