@@ -300,6 +300,9 @@ bool kv_put_ready(struct kv_end *e);
 struct kv_end *kv_lookup_enter(kvpipe_lookup_t *l, const char *what, bool home, int *err); /* NULL: *err */
 
 /* ---- receiving (get.c, got.c) ---- */
+/* What a query says whose time passed before the daemon took it. */
+#define KV_CROWD "its time passed while as many queries as the daemon takes were under way: free some that wait in vain"
+
 enum kv_get_state { KV_GET_NONE, KV_GET_QUEUED, KV_GET_ASKED, KV_GET_SHORT, KV_GET_LANDED, KV_GET_FAILED };
 
 struct kv_get {

@@ -124,7 +124,7 @@ static int ask_queued(struct kv_end *e)
 	g->kept = NULL;
 	kv_get_unqueue(e, g);
 	if (kv_now() >= g->deadline) {
-		kv_get_fail(e, g, KVPIPE_E_TIMEOUT, "its time passed while as many queries as the daemon takes were under way: free some that wait in vain");
+		kv_get_fail(e, g, KVPIPE_E_TIMEOUT, KV_CROWD);
 		free(a);
 		return 0;
 	}

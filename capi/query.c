@@ -125,7 +125,10 @@ static int collect(struct kvpipe_query *q, kvpipe_msg_t **out, bool *again)
 	*again = !q->told && kv_get_pumpable(e);
 	if (*again)
 		return 0;
-	if (q->told || kv_now() >= q->get.deadline)
+	bool late = q->told || kv_now() >= q->get.deadline;
+	if (late && q->get.state == KV_GET_QUEUED) /* the daemon was not asked */
+		return kv_end_says(e, KVPIPE_E_TIMEOUT, q->what, KV_CROWD);
+	if (late)
 		return kv_err(KVPIPE_E_TIMEOUT, "%s: \"%s\": nothing came within %s, and the daemon does not answer: " KV_LOOK, q->what,
 			      e->name, KV_SPAN(q->timeout_ns));
 	return kv_err(KVPIPE_E_TIMEOUT, "%s: \"%s\": still running", q->what, e->name);

@@ -381,6 +381,30 @@ static void more_than_the_daemon_takes(void)
 	stop();
 }
 
+/* The time of one that waits here may pass while none of the others ends: that is what it says, and not that the daemon is silent. */
+static void overdue_before_the_daemon_takes_it(void)
+{
+	kvpipe_query_t *first, *late;
+	kvpipe_msg_t *m;
+	int64_t begun;
+
+	start(1 << 16);
+	struct kv_end *e = (struct kv_end *)(void *)sel;
+	pthread_mutex_lock(&e->kv->lock);
+	e->kv->max_inflight = 6; /* the BIND, and one */
+	pthread_mutex_unlock(&e->kv->lock);
+	first = ask((int64_t[]){ 1 }, 1, NULL, KVPIPE_EXACT);
+	begun = kv_now();
+	CHECK_INT(kvpipe_lookup_select(sel, NULL, NULL, KVPIPE_PREFIX, 50 * KV_MS, &late), 0);
+	CHECK_FAILS(kvpipe_query_wait(late, WAIT, &m), KVPIPE_E_TIMEOUT, "as many queries as the daemon takes were under way");
+	CHECK(kv_now() - begun >= 50 * KV_MS && kv_now() - begun < 10 * KV_SEC);
+	CHECK_FAILS(kvpipe_query_wait(late, 0, &m), KVPIPE_E_NOT_FOUND, "collected before");
+	kvpipe_query_free(late);
+	insert(1, (int64_t[]){ 1 }, 1, NULL);
+	expect(first, 1, 1);
+	stop();
+}
+
 static bool freed;
 
 static void *freer(void *arg)
@@ -902,7 +926,7 @@ int main(int argc, char **argv)
 		TEST(forked),    TEST(the_daemon_goes),    TEST(the_daemon_stands_still), TEST(many_wait_while_it_stands), TEST(a_layout_is_refused), TEST(not_kept),
 		TEST(over_without_the_daemon), TEST(put_without_the_daemon), TEST(a_put_hears_that_it_was_refused), TEST(a_put_that_gave_up_hears_nothing),
 		TEST(a_put_needs_room_beside_what_the_key_has),
-		TEST(of_lost_entries_the_number_is_told), TEST(more_than_the_daemon_takes), TEST(few_at_a_time),
+		TEST(of_lost_entries_the_number_is_told), TEST(more_than_the_daemon_takes), TEST(overdue_before_the_daemon_takes_it), TEST(few_at_a_time),
 		TEST(given_up_before_it_is_submitted), TEST(given_up_before_it_is_brought),
 		TEST(given_up_while_the_queue_is_full), TEST(capacities),
 	};
