@@ -61,8 +61,9 @@ static enum kv_came exchange(struct attempt *a, uint16_t type, const void *body,
 	struct kvpipe_ack ack;
 	char text[KV_TEXT];
 
-	if (kv_ctl_send(a->sock, type, seq, body, len, fd, 0) != 0)
-		return KV_AGAIN;
+	int err = kv_ctl_send(a->sock, type, seq, body, len, fd, 0);
+	if (err != 0)
+		return err == -KVPIPE_E_QUOTA ? apart(a) : KV_AGAIN;
 	for (;;) {
 		enum kv_came came = kv_helper_wait(a->kv, a->sock, end);
 		if (came != KV_CAME)

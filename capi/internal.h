@@ -328,6 +328,7 @@ struct kv_ctl {
 	struct kv_pending *pending;
 };
 
+/* UNAVAILABLE: the daemon has closed the connection. QUOTA: it is this side that cannot send. */
 int kv_ctl_send(int sock, uint16_t type, uint32_t seq, const void *body, size_t len, int fd, int64_t deadline);
 struct kv_message {
 	struct kvpipe_ctl head;

@@ -30,6 +30,8 @@ const char *kv_why(int err)
 		return "this process may open no more files: raise its limit (ulimit -n)";
 	if (err == ENFILE)
 		return "this node has no more files: raise fs.file-max";
+	if (err == ETOOMANYREFS)
+		return "this user's processes have too many descriptors under way to others: raise the limit of open files (ulimit -n)";
 	return strerror(err);
 }
 

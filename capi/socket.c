@@ -49,8 +49,10 @@ int kv_ctl_send(int sock, uint16_t type, uint32_t seq, const void *body, size_t 
 			return 0;
 		if (errno == EINTR)
 			continue;
-		if (errno != EAGAIN && errno != ENOBUFS)
+		if (errno == EPIPE || errno == ECONNRESET || errno == ENOTCONN)
 			return kv_err(KVPIPE_E_UNAVAILABLE, "the daemon closed the connection: %s", strerror(errno));
+		if (errno != EAGAIN && errno != ENOBUFS)
+			return kv_err(KVPIPE_E_QUOTA, "nothing can be sent to the daemon: %s", kv_why(errno));
 		if (!wait_ready(sock, POLLOUT, deadline))
 			return kv_err(KVPIPE_E_TIMEOUT, "the daemon does not read its socket: " KV_LOOK);
 	}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory and layouts on their way to the daemon. */
 #include "check.h"
+#include "child.h"
 #include "fakedaemon.h"
 #include "internal.h"
 
@@ -9,6 +10,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -277,6 +279,73 @@ static void slow(void)
 	fake_stop(f);
 }
 
+/* Sends so many descriptors to the other end, where nobody receives them. */
+static void send_files(int to, int n)
+{
+	union {
+		struct cmsghdr align;
+		char buf[CMSG_SPACE(100 * sizeof(int))];
+	} control = { .buf = { 0 } };
+	struct iovec iov = { "x", 1 };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = CMSG_SPACE((size_t)n * sizeof(int)) };
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN((size_t)n * sizeof(int));
+	for (int i = 0; i < n; i++)
+		memcpy(CMSG_DATA(c) + (size_t)i * sizeof(int), &to, sizeof(to));
+	CHECK_INT(sendmsg(to, &msg, 0), 1);
+}
+
+static int under_way[2];
+
+/* When a session has come back and says the first of its regions. */
+static bool send_files_again(struct fake *f, const struct kvpipe_ctl *head, const void *body, int fd)
+{
+	(void)body;
+	(void)fd;
+	if (head->type == KVPIPE_CTL_REGISTER && fake_sessions(f) == 2)
+		send_files(under_way[0], 100);
+	return false;
+}
+
+static void files_under_way_child(void)
+{
+	const struct fake_conf conf = { .request = send_files_again };
+	struct fake *f = fake_start(&conf);
+	kvpipe_t *kv = fake_connect(f);
+	kvpipe_region_t region, more;
+	struct rlimit files;
+	char x;
+	void *addr;
+
+	for (int i = 0; i < 2; i++)
+		CHECK_INT(kvpipe_mem_alloc(kv, 4096, KVPIPE_MEM_NO_HUGE, &addr, &region), 0);
+	CHECK_INT(getrlimit(RLIMIT_NOFILE, &files), 0);
+	files.rlim_cur = 64;
+	CHECK_INT(setrlimit(RLIMIT_NOFILE, &files), 0);
+	CHECK_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, under_way), 0);
+	send_files(under_way[0], 100);
+	int64_t begun = kv_now();
+	CHECK_FAILS(kvpipe_mem_alloc(kv, 4096, KVPIPE_MEM_NO_HUGE, &addr, &more), KVPIPE_E_QUOTA, "(ulimit -n)");
+	CHECK(kv_now() - begun < KV_CALL_NS);
+	CHECK_INT(recv(under_way[1], &x, 1, 0), 1); /* without the descriptors, which are closed */
+	fake_hang_up(f);
+	CHECK_FAILS(kvpipe_mem_unregister(kv, region, KV_SEC), KVPIPE_E_UNAVAILABLE, "does not reach the daemon of after the restart yet: ");
+	CHECK_HAS(kvpipe_last_error(), "(ulimit -n)");
+	CHECK_INT(recv(under_way[1], &x, 1, 0), 1);
+	fake_hang_up(f); /* nor could the fake say anything */
+	CHECK_INT(kvpipe_mem_unregister(kv, region, 60 * KV_SEC), 0);
+	close(under_way[0]);
+	close(under_way[1]);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
+/* The user's processes have as many descriptors under way to others as one may have open: the daemon is not blamed, nor waited for. */
+static void files_under_way(void) { as_nobody(files_under_way_child); }
+
 static void layouts(void)
 {
 	static struct kvpipe_view views[1500];
@@ -336,6 +405,6 @@ static void layouts(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = { TEST(alloc), TEST(transparent_huge_pages), TEST(huge), TEST(register_fd), TEST(slow), TEST(layouts) };
+	static const struct test tests[] = { TEST(alloc), TEST(transparent_huge_pages), TEST(huge), TEST(register_fd), TEST(slow), TEST(files_under_way), TEST(layouts) };
 	return RUN(tests);
 }
