@@ -244,6 +244,12 @@ func (s *Session) takesIn() bool {
 	return s.open && !s.absent() && !s.bare && (!s.away || s.eng.c.unsettled() && s.heir == nil && s.instance == s.eng.instance)
 }
 
+// outlived says whether the ranks of a scheduler are a newer instance's, because its node, which stands still, keeps it
+// from hearing that it was replaced. It asks for nothing then: only it and the old ranks know what it would ask for.
+func (s *Session) outlived() bool {
+	return s.eng.c.opts.Ragged && slices.ContainsFunc(s.ranks(), func(w *Session) bool { return w.instance != s.instance })
+}
+
 // able is true while all sessions that submit can. Ranks may be missing, which their scheduler need not know.
 func (e *Engine) able() bool {
 	return !e.down && !slices.ContainsFunc(e.askers(), func(s *Session) bool { return !s.takesIn() })

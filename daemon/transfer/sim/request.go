@@ -120,7 +120,7 @@ func (r *Request) offerBy(s *Session, p offerPlan) *Op {
 	c := r.c
 	bs := s.cut().blockSize
 	ids := s.alloc(s.cut().need(r.tokens))
-	if ids == nil || !s.takesIn() || c.opts.Ragged && slices.ContainsFunc(s.ranks(), (*Session).absent) {
+	if ids == nil || !s.takesIn() || c.opts.Ragged && slices.ContainsFunc(s.ranks(), (*Session).absent) || s.outlived() {
 		return nil
 	}
 	held := append([]uint32(nil), ids...)
@@ -250,7 +250,7 @@ func (r *Request) take(e *Engine, p takePlan) []*Op {
 
 func (r *Request) takeBy(s *Session, p takePlan, part, parts int) *Op {
 	c := r.c
-	if !s.takesIn() || slices.ContainsFunc(s.ranks(), (*Session).absent) { // a scheduler waits for new ranks
+	if !s.takesIn() || slices.ContainsFunc(s.ranks(), (*Session).absent) || s.outlived() { // a scheduler waits for new ranks
 		return nil
 	}
 	var ids []uint32
