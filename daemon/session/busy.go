@@ -80,7 +80,7 @@ func (p *poller) visit() bool {
 			s.checkProgress()
 		}
 		if s.stalled.Load() || !s.in.TryLock() {
-			continue // its reader is at it, or it waits for its client to collect
+			continue // its reader is at it, or its next submission has to wait
 		}
 		n, stalled := 0, false
 		if !s.stopped && s.sq.Pending() {
@@ -115,8 +115,8 @@ func (p *poller) disarm() {
 	}
 }
 
-// arm asks every client to ring and reports whether something came in meanwhile. It leaves out sessions whose clients
-// have to collect first: whoever sees such a client collect wakes the poller.
+// arm asks every client to ring and reports whether something came in meanwhile. It leaves out sessions whose next
+// submission has to wait: whoever sees that it need not any more wakes the poller.
 func (p *poller) arm() bool {
 	pending := false
 	for _, s := range p.srv.all() {

@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/ring"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
@@ -11,7 +12,7 @@ import (
 // without one. What the session answers by itself (refusals, NOP) is marked in the ring and uses further entries: the
 // ring has twice as many as the client asked for. A submission is read only while the unconsumed completions and the
 // unreleased operations together are fewer than those further entries. So the ring never overflows, and a client that
-// collects nothing finds its submission queue full.
+// collects nothing finds its submission queue full. Nor is one read for which there is no room: see load.go.
 
 // batch is how many submissions one turn reads, so that many sessions share a poller fairly.
 const batch = 64
@@ -70,7 +71,7 @@ func (s *session) awake() bool {
 	return !s.sq.Arm()
 }
 
-// waitResume waits until completions were consumed. False means that the session ends.
+// waitResume waits until the next submission need not wait. False means that the session ends.
 func (s *session) waitResume() bool {
 	select {
 	case <-s.resume:
@@ -80,7 +81,8 @@ func (s *session) waitResume() bool {
 	}
 }
 
-// pump reads up to batch submissions and returns how many. stalled means that completions must be consumed first.
+// pump reads up to batch submissions and returns how many. stalled means that the next one has to wait until completions
+// are consumed, or operations released.
 func (s *session) pump() (n int, stalled bool) {
 	s.in.Lock()
 	n, stalled = s.pumpLocked()
@@ -123,7 +125,8 @@ func (s *session) pumpLocked() (n int, stalled bool) {
 // readOut reads what a client that is gone, or leaves, had published, even if it no longer rang: to its caller, that
 // was submitted. It reads no more than a full queue, since a forked child may go on writing. Completions that the
 // client has not collected no longer count: the machine gets all credits back, so that it refuses nothing for want of
-// them.
+// them. For room it waits as others do (load.go), though not for ever: the machine judges nothing of a session that it
+// has ended.
 func (s *session) readOut() {
 	s.in.Lock()
 	s.mu.Lock()
@@ -132,12 +135,28 @@ func (s *session) readOut() {
 	s.mu.Unlock()
 	s.in.Unlock()
 	s.giveBack(credits)
-	for left := int(s.geometry.SQ); left > 0; left -= batch {
-		if n, _ := s.pump(); n < batch {
+	late := time.NewTimer(readOutWait)
+	defer late.Stop()
+	for left := int(s.geometry.SQ); left > 0; {
+		n, stalled := s.pump()
+		if n < batch && !stalled {
 			return
+		}
+		left -= n
+		for stalled && s.stalled.Load() { // resume is the reader's
+			select {
+			case <-time.After(lazyWatch):
+			case <-late.C:
+				return
+			case <-s.srv.forced:
+				return
+			}
 		}
 	}
 }
+
+// readOutWait is how long the submissions of a client that is gone may wait for room, all together.
+const readOutWait = 5 * time.Second
 
 // giveBack returns credits to the machine.
 func (s *session) giveBack(credits int) {
@@ -185,7 +204,7 @@ func (s *session) submit(e *ring.SQE) (later bool, err error) {
 	}
 	op, err := Decode(e, rec, s.layers.Len())
 	s.mu.Lock()
-	if err == nil && !s.unread {
+	if err == nil {
 		if s.next = loadOf(op); !s.room() {
 			s.mu.Unlock()
 			return true, nil

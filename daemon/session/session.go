@@ -69,8 +69,8 @@ type session struct {
 
 	// What the watch looks after.
 	watched atomic.Uint64 // the progress that the driver waits for
-	stalled atomic.Bool   // the ring is not read until completions are consumed
-	resume  chan struct{} // they have been consumed
+	stalled atomic.Bool   // the ring is not read until completions are consumed, or operations released
+	resume  chan struct{} // they have been
 	eager   atomic.Bool   // pressed, but not for long yet
 	waiting atomic.Int64  // since when it is watched, stalled or eager
 	ringing atomic.Int64  // when the wake-up that is under way began; 0: none is

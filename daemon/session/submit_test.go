@@ -100,6 +100,27 @@ func TestBlockIDsOnTheirWay(t *testing.T) {
 	}, func(c *session.Config) { c.Limits.BlockIDs = limit })
 }
 
+// TestBlockIDsOfTheDead: nor does a client that dies with a full ring, and what it published is not lost.
+func TestBlockIDsOfTheDead(t *testing.T) {
+	const limit, each, most, published = 1000, 400, 3, 20
+	inBothModes(t, func(t *testing.T, n *node) {
+		busy(n)
+		c := n.dial(sessiontest.Options{})
+		op := &transfer.OfferOp{Key: []byte("key"), Token: token, Consumers: 1, Blocks: []layout.BlockList{{NTokens: 1, IDs: make([]uint32, each)}}}
+		n.publishes(c, 1, published, op)
+		c.Kill()
+		submitted := func() int { return count[transfer.Submit](n) }
+		for i := range published {
+			eventually(t, func() bool { return submitted() >= min(i+most, published) }, "%d are submitted", submitted)
+			if got := submitted(); got > i+most {
+				t.Fatalf("%d are submitted while %d are released, want at most %d", got, i, i+most)
+			}
+			n.Complete(transfer.Complete{Session: transfer.SessionID(c.Welcome.Session), UserData: 1 + uint64(i), Status: transfer.Done})
+		}
+		wait[transfer.SessionClosed](n, nil)
+	}, func(c *session.Config) { c.Limits.BlockIDs = limit })
+}
+
 // TestItemsOnTheirWay: the same goes for items, of which any number may be submitted.
 func TestItemsOnTheirWay(t *testing.T) {
 	const limit, most = 10, 4096 + 3*10

@@ -191,7 +191,7 @@ func (s *session) glance() time.Duration {
 		}
 		s.eager.Store(s.pressed() && waited < eagerness)
 	}
-	if s.stalled.Load() && s.cq.Outstanding()+s.running() < s.reserve && s.room() {
+	if s.stalled.Load() && (s.unread || s.cq.Outstanding()+s.running() < s.reserve) && s.room() {
 		s.stalled.Store(false)
 		select {
 		case s.resume <- struct{}{}:
