@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 import hashlib
 import os
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
 from . import _abi, _memory, _values, adopted, completion, region
 from ._session import Session
@@ -283,9 +283,7 @@ class Node:
             tag=_values.integer("tag", tag, 64),
             lease_ns=_values.duration("lease", lease),
         )
-        with self._session.submitting:
-            offer = Offer(self, self._submit("offer", opts), name, opts.lease_ns, first + count)
-            return self._keep(offer)
+        return self._submit("offer", opts, lambda number: Offer(self, number, name, opts.lease_ns, first + count))
 
     def take(
         self,
@@ -346,8 +344,7 @@ class Node:
             timeout_ns=_values.duration("timeout", timeout),
         )
         ids = lists.copy()
-        with self._session.submitting:
-            return self._keep(Take(self, self._submit("take", opts), name, opts.timeout_ns, ids, layered))
+        return self._submit("take", opts, lambda number: Take(self, number, name, opts.timeout_ns, ids, layered))
 
     def watch(self, key: Key, peer: Optional[str], token: bytes, *, timeout: Optional[float] = None, tag: int = 0,
               trace: Optional[str] = None) -> Operation:
@@ -381,22 +378,21 @@ class Node:
             tag=_values.integer("tag", tag, 64),
             timeout_ns=_values.duration("timeout", timeout),
         )
-        with self._session.submitting:
-            return self._keep(Operation(self, self._submit(what, opts), name, opts.timeout_ns))
+        return self._submit(what, opts, lambda number: Operation(self, number, name, opts.timeout_ns))
 
-    def _submit(self, what: str, opts: ctypes.Structure) -> int:
+    def _submit(self, what: str, opts: ctypes.Structure, made: Callable[[int], _O]) -> _O:
         number = ctypes.c_uint64()
         lib = self._session.lib
-        with self._session as handle:
+        with self._session.submitting, self._session as handle:
             self._session.reap(handle)
             try:
                 lib.check(getattr(lib, what)(handle, ctypes.byref(opts), ctypes.byref(number)))
+                return self._keep(made(number.value))
             except BaseException:
-                if number.value:  # a signal handler raised as the call returned: nobody could end it any more
+                if number.value:  # a signal handler raised since: nobody could end it any more
                     end = lib.offer_withdraw if what == "offer" else lib.cancel
                     end(handle, number.value, _abi.NOWAIT, ctypes.byref(ctypes.c_int()))
                 raise
-        return number.value
 
     def _keep(self, operation: _O) -> _O:
         self._session.operations[operation._id] = operation

@@ -97,7 +97,8 @@ def test_extending(near, interrupted):
 def test_offering_and_taking(pair, interrupted):
     """The key and the blocks would be held by what nobody can withdraw or cancel."""
     producer, consumer = pair
-    interrupted("offer", lambda: producer.node.offer("interrupted", [0], tokens=BLOCK_SIZE))
+    for function in ("offer", "offer_token"):
+        interrupted(function, lambda: producer.node.offer("interrupted", [0], tokens=BLOCK_SIZE))
     offer = producer.node.offer("interrupted", [0], tokens=BLOCK_SIZE)
     interrupted("take", lambda: consumer.node.take("another", [0], token=offer.token, tokens=BLOCK_SIZE))
     assert consumer.node.take("interrupted", [0], token=offer.token, tokens=BLOCK_SIZE).wait().bytes > 0
