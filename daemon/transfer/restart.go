@@ -48,8 +48,18 @@ func (m *Machine) await(ev Awaited) {
 	m.arm(&h.end, h, wakeDeadline, h.until)
 }
 
-// fire gives up on whoever is not back by now. What waited for it is about a rank that is not there.
+// stillness is by how much a timer is late only where the node stood still.
+const stillness = Second / 100
+
+// fire gives up on whoever is not back by now. What waited for it is about a rank that is not there. Where the node stood
+// still, it has not heard of those who said HELLO meanwhile: they are awaited for so long again.
 func (h *homecoming) fire(m *Machine, _ wake) {
+	if late := m.now - h.until; late > stillness && len(h.sessions) > 0 {
+		h.until += late + late
+		h.limit = max(h.limit, h.until)
+		m.arm(&h.end, h, wakeDeadline, h.until)
+		return
+	}
 	for _, a := range h.sessions {
 		m.log(warnLevel, "session of before the restart did not come back", "engine", a.Engine, "instance", a.Instance, "rank", int32(a.Rank))
 		if l := m.engines[engineKey{a.Engine, a.Owner}]; l != nil && l.live != nil && l.live.instance == a.Instance && a.Role == Worker {

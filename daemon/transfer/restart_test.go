@@ -101,6 +101,25 @@ func TestARankThatHadLeftBeforeTheRestartIsMissing(t *testing.T) {
 	r.runs(r.submit(schedTake(2)))
 }
 
+// TestANodeThatStoodStillHearsThoseAtItsDoor: the time of a rank that said HELLO meanwhile is not over before that is read; and it is over some time.
+func TestANodeThatStoodStillHearsThoseAtItsDoor(t *testing.T) {
+	for _, comes := range []bool{true, false} {
+		r := comeBack(t, transfer.SessionOpened{Resumed: true}, 0, 1)
+		r.runs(r.rank(transfer.SessionOpened{Resumed: true}, 0))
+		r.runs(r.submit(schedTake(1)))
+		r.now += 11 * transfer.Second // of which it was to wait 10
+		r.runs(r.step(transfer.Tick{}))
+		r.waits(true)
+		if comes {
+			r.runs(r.rank(transfer.SessionOpened{Resumed: true}, 1))
+			r.waits(false)
+			continue
+		}
+		r.now += transfer.Second + transfer.Second/200
+		r.refused(r.step(transfer.Tick{}), transfer.Unavailable, `rank 1 of engine "e" has left node "a"`)
+	}
+}
+
 // TestAnEndOfAPipeIsNobodyWhoIsAwaited: it has its engine's name, and no instance. What waits for a rank waits on.
 func TestAnEndOfAPipeIsNobodyWhoIsAwaited(t *testing.T) {
 	resumed := transfer.SessionOpened{Resumed: true}
