@@ -188,12 +188,18 @@ func (id *Identity) read() (p papers, err error) {
 		p.roots.AddCert(c)
 	}
 	certPEM, err := os.ReadFile(cert)
+	if err == nil {
+		err = whole(cert, certPEM)
+	}
 	if err != nil {
 		return p, err
 	}
 	keyPEM, err := readPrivate(key)
 	if err != nil {
 		return p, err
+	}
+	if encrypted(keyPEM) {
+		return p, fmt.Errorf("%s: a private key under a passphrase, which nobody is there to give: write it without one (openssl pkey)", key)
 	}
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err != nil {

@@ -3,6 +3,7 @@
 package pki
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -254,8 +255,14 @@ func ReadCertificates(path string) ([]*x509.Certificate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read certificate: %w", err)
 	}
+	if err := whole(path, b); err != nil {
+		return nil, err
+	}
 	var out []*x509.Certificate
 	for block, rest := pem.Decode(b); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			return nil, fmt.Errorf("%s: a %q where only certificates belong", path, block.Type)
+		}
 		c, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
@@ -266,6 +273,19 @@ func ReadCertificates(path string) ([]*x509.Certificate, error) {
 		return nil, fmt.Errorf("%s: no certificate in it", path)
 	}
 	return out, nil
+}
+
+// whole returns an error if a file has PEM blocks that pem.Decode passes over without a word: one that is still being
+// written, or that follows a file without a last newline. Whoever is vouched for there would be a stranger.
+func whole(path string, text []byte) error {
+	read := 0
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		read++
+	}
+	if begun := bytes.Count(text, []byte("-----BEGIN ")); read < begun {
+		return fmt.Errorf("%s: only %d of its %d PEM blocks can be read: it is not written to its end, or a line \"-----BEGIN ...-----\" or \"-----END ...-----\" is broken or shared with something else", path, read, begun)
+	}
+	return nil
 }
 
 func writeKey(path string, key *ecdsa.PrivateKey) error {

@@ -175,6 +175,45 @@ func TestReadCertificatesReadsABundle(t *testing.T) {
 	says(t, "broken", err, bundle)
 }
 
+// TestEveryBlockOfAFileIsRead: a certificate that is passed over without a word makes strangers of the nodes that it vouches for.
+func TestEveryBlockOfAFileIsRead(t *testing.T) {
+	one, two := newCA(t), newCA(t)
+	cert, key := issue(t, one, one, "a", time.Hour)
+	read := func(path string) string {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	first, second := read(filepath.Join(one, CAFile)), read(filepath.Join(two, CAFile))
+	for _, c := range []struct {
+		what, text string
+		parts      []string
+	}{
+		{"no newline between two", strings.TrimSpace(first) + second, []string{"only 0 of its 2 PEM blocks can be read"}},
+		{"no newline before the last", first + strings.TrimSpace(second) + second, []string{"only 1 of its 3 PEM blocks"}},
+		{"still being copied", first + second[:len(second)/2], []string{"only 1 of its 2 PEM blocks", "not written to its end"}},
+		{"behind something else", first + "# the new one:" + second, []string{"only 1 of its 2 PEM blocks"}},
+		{"a key beside them", first + read(key), []string{`a "PRIVATE KEY" where only certificates belong`}},
+	} {
+		path := filepath.Join(t.TempDir(), "pem")
+		if err := os.WriteFile(path, []byte(c.text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		_, err := ReadCertificates(path)
+		says(t, c.what, err, append(c.parts, path)...)
+		_, err = Open(path, cert, key, "a")
+		says(t, c.what, err, append(c.parts, path)...)
+	}
+	// So it is with the chain that a node shows.
+	if err := os.WriteFile(cert, []byte(read(cert)+"# its CA:"+first), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Open(filepath.Join(one, CAFile), cert, key, "a")
+	says(t, "chain", err, cert, "only 1 of its 2 PEM blocks")
+}
+
 // TestCAsOfOneNameDiffer, or "issued by" would name the CA that is here when another one is meant.
 func TestCAsOfOneNameDiffer(t *testing.T) {
 	var names []string

@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"encoding/pem"
 	"fmt"
 	"io"
 	"os"
@@ -28,4 +29,10 @@ func readPrivate(path string) ([]byte, error) {
 		return nil, fmt.Errorf("%s: a private key that everybody can read (mode %04o): chmod o-r it", path, mode)
 	}
 	return io.ReadAll(f)
+}
+
+// encrypted says whether a PEM file begins with a private key that needs a passphrase.
+func encrypted(text []byte) bool {
+	block, _ := pem.Decode(text)
+	return block != nil && (block.Type == "ENCRYPTED PRIVATE KEY" || block.Headers["DEK-Info"] != "")
 }

@@ -72,3 +72,19 @@ func TestACAKeyForEverybodySignsNothing(t *testing.T) {
 	chmod(t, key, 0o640)
 	issue(t, dir, dir, "a", time.Hour)
 }
+
+// TestAKeyUnderAPassphrase is named as such.
+func TestAKeyUnderAPassphrase(t *testing.T) {
+	dir := newCA(t)
+	cert, key := issue(t, dir, dir, "a", time.Hour)
+	for _, text := range []string{
+		"-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n",
+		"-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\nAAAA\n-----END EC PRIVATE KEY-----\n",
+	} {
+		if err := os.WriteFile(key, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Open(filepath.Join(dir, CAFile), cert, key, "a")
+		says(t, "encrypted", err, key, "under a passphrase", "openssl pkey")
+	}
+}
