@@ -54,10 +54,12 @@ static uint64_t all_memory(void)
 	return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
 }
 
-/* Whether err says that there are no huge pages, and not that a sandbox forbids what small pages need as well. ENOSYS is what
- * a kernel without huge pages says, but also one without memfd_create(). */
+/* Whether err says that there are no huge pages, and not that something is missing, or forbidden by a sandbox, which small pages
+ * need as well. ENOSYS is what a kernel without huge pages says, but also one without memfd_create(). */
 static bool no_huge_pages(int err)
 {
+	if (kv_no_files(err))
+		return false;
 	int fd = err == ENOSYS ? kv_memfd("kvpipe", 0) : -1;
 
 	if (fd >= 0)

@@ -126,7 +126,7 @@ int kv_region_add_fd(kvpipe_t *kv, int fd, uint64_t nbytes, int64_t deadline, kv
 		return err;
 	int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 	if (own < 0)
-		return kv_err(KVPIPE_E_QUOTA, "register_fd: cannot duplicate fd %d: %s", fd, strerror(errno));
+		return kv_err(KVPIPE_E_QUOTA, "register_fd: cannot duplicate fd %d: %s", fd, kv_why(errno));
 	err = add(kv, own, 0, nbytes, (struct kv_region){ 0 }, deadline, region);
 	if (err != 0)
 		close(own);

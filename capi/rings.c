@@ -27,7 +27,7 @@ static int map(int fd, uint64_t bytes, uint64_t least, int prot, const char *wha
 		return kv_err(KVPIPE_E_INCOMPATIBLE, "welcome: %s is not sealed against shrinking", what);
 	void *p = mmap(NULL, bytes, prot, MAP_SHARED, fd, 0);
 	if (p == MAP_FAILED)
-		return kv_err(KVPIPE_E_QUOTA, "cannot map %s: %llu bytes", what, (unsigned long long)bytes);
+		return kv_err(KVPIPE_E_QUOTA, "cannot map %s: %llu bytes: %s", what, (unsigned long long)bytes, kv_why(errno));
 	madvise(p, bytes, MADV_DONTFORK);
 	madvise(p, bytes, MADV_DONTDUMP);
 	*out = p;

@@ -192,6 +192,29 @@ static int memfd(off_t size, int seals)
 	return fd;
 }
 
+/* It is said to be short of files, not of memory or huge pages, which there may be enough of. */
+static void no_files(void)
+{
+	struct fake *f = fake_start(&asking);
+	kvpipe_t *kv = fake_connect(f);
+	kvpipe_region_t region;
+	void *p;
+	int fd = memfd(8192, F_SEAL_SHRINK);
+	struct rlimit files, none;
+
+	CHECK_INT(getrlimit(RLIMIT_NOFILE, &files), 0);
+	none = files;
+	none.rlim_cur = 3; /* those that are open stay; the daemon of this test polls that many */
+	CHECK_INT(setrlimit(RLIMIT_NOFILE, &none), 0);
+	CHECK_FAILS(kvpipe_mem_register_fd(kv, fd, 8192, 0, &region), KVPIPE_E_QUOTA, "ulimit -n");
+	CHECK_FAILS(kvpipe_mem_alloc(kv, 8192, 0, &p, &region), KVPIPE_E_QUOTA, "ulimit -n");
+	CHECK_FAILS(kvpipe_mem_alloc(kv, 8192, KVPIPE_MEM_HUGE, &p, &region), KVPIPE_E_QUOTA, "ulimit -n");
+	CHECK_INT(setrlimit(RLIMIT_NOFILE, &files), 0);
+	close(fd);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
 static void register_fd(void)
 {
 	struct fake *f = fake_start(&asking);
@@ -405,6 +428,6 @@ static void layouts(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = { TEST(alloc), TEST(transparent_huge_pages), TEST(huge), TEST(register_fd), TEST(slow), TEST(files_under_way), TEST(layouts) };
+	static const struct test tests[] = { TEST(alloc), TEST(transparent_huge_pages), TEST(huge), TEST(no_files), TEST(register_fd), TEST(slow), TEST(files_under_way), TEST(layouts) };
 	return RUN(tests);
 }

@@ -14,7 +14,7 @@ import fcntl
 import os
 from typing import List, Optional, Sequence, Tuple
 
-from .errors import Invalid, Quota, Unavailable
+from .errors import Error, Invalid, Quota, Unavailable
 
 _MFD_NOEXEC_SEAL = 0x0008
 _SEALS = 0x0002 | 0x0004 | 0x0001  # F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_SEAL
@@ -92,9 +92,15 @@ def _forbidden(error: OSError) -> bool:
     return error.errno in (errno.EPERM, errno.EACCES, errno.ENOSYS)
 
 
+def _no_files(error: OSError) -> bool:
+    return error.errno in (errno.EMFILE, errno.ENFILE)
+
+
 def _no_huge_pages(error: OSError) -> bool:
-    """Whether there are no huge pages, and it is not that a sandbox forbids what small pages need as well. ENOSYS is what a kernel
-    without huge pages says, but also one without memfd_create()."""
+    """Whether there are no huge pages, and it is not that something is missing, or forbidden by a sandbox, which small pages need as
+    well. ENOSYS is what a kernel without huge pages says, but also one without memfd_create()."""
+    if _no_files(error):
+        return False
     if error.errno != errno.ENOSYS:
         return not _forbidden(error)
     try:
@@ -104,11 +110,15 @@ def _no_huge_pages(error: OSError) -> bool:
     return True
 
 
-def _unavailable(error: OSError) -> Unavailable:
-    return Unavailable(
-        f"alloc: no shared memory: {error.strerror}: allow memfd_create, fallocate and madvise in this process's "
-        "sandbox (a container's seccomp profile)"
-    )
+def _no_memory(error: OSError, nbytes: int) -> Error:
+    if _forbidden(error):
+        return Unavailable(
+            f"alloc: no shared memory: {error.strerror}: allow memfd_create, fallocate and madvise in this process's "
+            "sandbox (a container's seccomp profile)"
+        )
+    if _no_files(error):
+        return Quota(f"alloc: no file for {nbytes} bytes: {error.strerror}: close some, or raise the limit (ulimit -n)")
+    return Quota(f"alloc: no memory for {nbytes} bytes: {error.strerror}")
 
 
 def create(nbytes: int, huge: Optional[bool]) -> Tuple[int, int]:
@@ -122,7 +132,7 @@ def create(nbytes: int, huge: Optional[bool]) -> Tuple[int, int]:
             return _make(nbytes, os.MFD_HUGETLB)
         except OSError as error:
             if huge and not _no_huge_pages(error):
-                raise _unavailable(error) from None
+                raise _no_memory(error, nbytes) from None
             if huge:
                 raise Quota(
                     f"alloc: no huge pages for {nbytes} bytes: {error.strerror}: raise /proc/sys/vm/nr_hugepages, "
@@ -131,9 +141,7 @@ def create(nbytes: int, huge: Optional[bool]) -> Tuple[int, int]:
     try:
         return _make(nbytes, 0)
     except OSError as error:
-        if _forbidden(error):
-            raise _unavailable(error) from None
-        raise Quota(f"alloc: no memory for {nbytes} bytes: {error.strerror}") from None
+        raise _no_memory(error, nbytes) from None
 
 
 def populate(fd: Optional[int], address: int, size: int) -> None:

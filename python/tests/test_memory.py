@@ -213,6 +213,9 @@ def test_a_process_without_files(node):
     try:
         with pytest.raises(kvpipe.Quota, match="ulimit -n"):
             node.register_fd(fd, 8192)
+        for huge in (None, True, False):
+            with pytest.raises(kvpipe.Quota, match="no file for 8192 bytes.*ulimit -n"):
+                node.alloc(8192, huge=huge)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     node.register_fd(fd, 8192).close()
