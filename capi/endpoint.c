@@ -61,8 +61,11 @@ static int connect_when_there(kvpipe_t *parent, const char *what, int64_t deadli
 		int err = kv_await_daemon(parent, what, deadline, life);
 		if (err == 0 && *life == 0)
 			err = kv_over(parent);
-		if (err == 0)
+		if (err == 0) {
 			err = connect_beside(parent, deadline, out);
+			if (err == -KVPIPE_E_UNAVAILABLE && kv_now() >= deadline) /* the parent's daemon is there, and silent */
+				return kv_err(KVPIPE_E_TIMEOUT, "%s: the daemon does not answer: " KV_LOOK, what);
+		}
 		if (err != -KVPIPE_E_UNAVAILABLE || *life == 0 || kv_now() >= deadline)
 			return err;
 		/* It may have gone, and the parent's helper may not have heard of that yet. */

@@ -17,7 +17,8 @@
  *    function. Where none is named, as for kvpipe_wait*, 0 means: look, do not wait.
  *  - Every operation has a deadline, so operations refuse KVPIPE_FOREVER. kvpipe_wait* allow it; there it means 30 s
  *    past the operation's own deadline. Nothing waits for ever.
- *  - A function that can block says so, and for how long at most.
+ *  - A function that can block says so, and for how long at most. While the daemon does not answer, it may be half a
+ *    second more.
  *  - Pointers passed in are borrowed until the call returns, unless a comment says otherwise.
  *  - Any thread may call any function. Calls on one session serialise inside where they must. Do not use a handle
  *    while another thread closes it, or afterwards. A thread that is cancelled (pthread_cancel) inside a call ends

@@ -463,6 +463,8 @@ static void opened_in_vain(void)
 	int64_t begun = kv_now();
 	CHECK_FAILS(kvpipe_pipe_open(kv, &o, &tx), KVPIPE_E_TIMEOUT, "the daemon does not answer");
 	CHECK(kv_now() - begun < 9 * KV_SEC);
+	/* It does not welcome anybody, either. */
+	CHECK_FAILS(kvpipe_pipe_open(kv, &o, &tx), KVPIPE_E_TIMEOUT, "pipe: the daemon does not answer");
 	fake_pause(exchange_fake(x, 0), false);
 	kvpipe_close(kv);
 	exchange_stop(x);
