@@ -80,6 +80,8 @@ func (c *Config) checkPlaces(p *problems) {
 		p.add("advertise", "%q: give the host:port that other nodes dial, at most %d bytes, or leave it empty", c.Advertise, maxAdvertise)
 	} else if strings.ContainsFunc(c.Advertise, invisible) { // peers refuse a Hello with it
 		p.add("advertise", "%q: has a character that no address has: give the host:port that other nodes dial, or leave it empty", c.Advertise)
+	} else if c.Advertise != "" && wildcard(c.Advertise) {
+		p.add("advertise", "%q: is each node's own address to itself: give the host:port that other nodes dial, or leave it empty", c.Advertise)
 	} else if n := c.named(); n > maxAdvertise {
 		p.add("advertise", "%q: would be node with the port of listen, %d bytes, at most %d: give the host:port that other nodes dial, or a shorter node", "", n, maxAdvertise)
 	}

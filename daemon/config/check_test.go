@@ -73,6 +73,7 @@ func TestCheckRefuses(t *testing.T) {
 		{func(c *Config) { c.Peers.Nodes = map[string]string{"b": "b:kvpipe"} }, `peers.nodes.b: "b:kvpipe": give host:port (port "kvpipe" is not 1 to 65535)`},
 		{func(c *Config) { c.Peers.Nodes = map[string]string{"b c": "b:1"} }, `peers.nodes: "b c": give a name of 1 to 255 printable characters without spaces, colons or slashes`},
 		{func(c *Config) { c.Advertise = "me\u200b:1" }, `advertise: "me\u200b:1": has a character that no address has: give the host:port that other nodes dial, or leave it empty`},
+		{func(c *Config) { c.Advertise = "0.0.0.0:1" }, `advertise: "0.0.0.0:1": is each node's own address to itself: give the host:port that other nodes dial, or leave it empty`},
 		{func(c *Config) { c.Advertise = "me:" }, `advertise: "me:": give the host:port that other nodes dial, at most 127 bytes, or leave it empty`},
 		{func(c *Config) { c.Node = strings.Repeat("n", 123) }, `advertise: "": would be node with the port of listen, 128 bytes, at most 127: give the host:port that other nodes dial, or a shorter node`},
 		{func(c *Config) { c.Node, c.Listen = strings.Repeat("n", 122), ":0" }, `advertise: "": would be node with the port of listen, 128 bytes, at most 127: give the host:port that other nodes dial, or a shorter node`},
