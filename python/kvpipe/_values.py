@@ -122,7 +122,9 @@ def _hidden(value: Any) -> Optional[bytes]:
     """A token, or None for None. Whatever is given may be a secret, so no error shows it, not even in its context."""
     with contextlib.suppress(Invalid):
         return binary("token", value)
-    raise Invalid(f"token is a {type(value).__name__}: must be bytes that are still there, as offer.token")
+    if isinstance(value, memoryview):
+        raise Invalid("token is a memoryview that was released: must be bytes that are still there")
+    raise Invalid(f"token is a {type(value).__name__}: must be bytes, as offer.token is (bytes.fromhex() for one that came as text)")
 
 
 def secret(value: Any) -> Optional[bytes]:

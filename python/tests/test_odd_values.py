@@ -133,6 +133,7 @@ def place(near, name):
         ("memory is <Picture>: must be a tensor, an array", lambda p: p.node.adopt(Picture())),
         ("key is <released memory", lambda p: p.own.put(gone(), None)),
         ("content is <released memory", lambda p: p.take(content=gone())),
+        ("token is a memoryview that was released", lambda p: p.take(token=gone())),
         # numbers and truths that are none
         ("part is <memory at", lambda p: p.take(part=memoryview((ctypes.c_uint64 * 2)(0, 1)))),
         ("shape is <memory at", lambda p: p.raw(shape=memoryview((ctypes.c_uint64 * 1)(3)))),
@@ -173,7 +174,8 @@ def test_refused_by_name(place, said, call):
 def test_what_may_be_a_token_is_not_shown(place, token, call):
     with pytest.raises(kvpipe.Invalid) as error:
         call(place, token)
-    assert str(error.value).startswith(f"token is a {type(token).__name__}: must be bytes") and "secret" not in repr(error.value)
+    said = f"token is a {type(token).__name__}: must be bytes, as offer.token is (bytes.fromhex() for one that came as text)"
+    assert said in str(error.value) and "secret" not in repr(error.value)
     assert error.value.__cause__ is None and error.value.__context__ is None
 
 
