@@ -74,14 +74,14 @@ build: go-build c-build ## binaries to build/bin, libkvpipe to build/lib
 	@scripts/ldd-check.sh $(BIN) $(LIB)
 
 # What is missing comes first: nothing is compiled without it.
-demo: build-deps build $(VENV)/.package ## run examples/demo: two daemons, one hand-over, verified
+demo: build-deps build $(VENV)/.package ## hand-overs within a node and between two, with deaths and restarts, verified and measured
 	@$(VENV)/bin/python examples/demo/demo.py $(DEMOFLAGS)
 
 bench: build-deps build $(VENV)/.package ## measure against memcpy, plain TCP and eventfd in one run
 	@$(BIN)/kvpipe-bench $(BENCHFLAGS)
 
 clean: ## remove what was built, keep tools and the Python environment
-	rm -rf $(BIN) $(LIB) $(BUILD)/obj $(BUILD)/test $(VENV)/.package python/build
+	rm -rf $(BIN) $(LIB) $(BUILD)/obj $(BUILD)/man $(BUILD)/test $(VENV)/.package python/build
 
 distclean: clean ## remove build/ altogether
 	rm -rf $(BUILD)

@@ -18,7 +18,7 @@ PKG_CFLAGS  := -O2 -g -ffile-prefix-map=$(ROOT)=. -D_FORTIFY_SOURCE=2 -fstack-pr
 PKG_LDFLAGS := -Wl,--build-id=sha1
 PKG_COMMANDS := kvpiped kvpipectl
 
-.PHONY: packages packages-again packages-rig packages-rig-deps debs rpms wheels sdist sbom cross-deps packages-deps packages-compile packages-doc test-packages
+.PHONY: packages packages-again packages-rig packages-rig-deps debs rpms wheels sdist sbom cross-deps packages-deps packages-compile packages-doc man test-packages
 
 cross-deps: purpose := cross
 packages-deps: purpose := packages
@@ -46,6 +46,12 @@ packages-compile: cross-deps
 # What is written: the configuration, completions, man pages, documents.
 packages-doc: go-build
 	@packaging/doc.sh
+
+# For who installs from this tree: where man looks for pages, by their sections.
+man: build-deps go-build ## man pages in build/man: man -M build/man kvpiped
+	@rm -rf $(BUILD)/man
+	@eval "$$(packaging/version.sh)"; $(PYTHON) -B packaging/man/make.py $(BIN) $(BUILD)/man $(NUMBER) $$EPOCH
+	@cd $(BUILD)/man && for page in *; do mkdir -p man$${page##*.} && mv $$page man$${page##*.}; done
 
 debs rpms: %s: packages-deps packages-compile packages-doc $(NFPM)-$(NFPM_VERSION)
 	@rm -f $(foreach arch,$(ARCHES),$(PKG_TO)/*_$(arch).$* $(PKG_TO)/*.$(firstword $(subst -, ,$(triple_$(arch)))).$*)

@@ -40,6 +40,17 @@ def test_links_lead_to_pages(pages):
         assert "1.2.3" in path.read_text() and "2023-11-14" in path.read_text()
 
 
+def test_they_are_made_without_packages_too(pages, tmp_path):
+    """`make man`: the same pages, each in the folder of its section, where its links hold."""
+    made = ["make", "-s", "-o", "build-deps", "-o", "go-build", "man", f"BUILD={tmp_path}", f"BIN={BIN}"]
+    subprocess.run(made, cwd=ROOT, check=True)
+    found = {path.name: path for path in tmp_path.glob("man/man*/*")}
+    assert found.keys() == {path.name for path in pages.iterdir()}
+    for name, path in found.items():
+        assert path.is_file() and path.parent.name == f"man{name[-1]}"
+    assert "\n  man  " in says("make", "-C", str(ROOT), "help")
+
+
 def test_every_comment_of_the_header_is_somewhere(pages):
     text = " ".join(" ".join(words(path) for path in pages.glob("*.3") if not path.is_symlink()).split())
     _, sections = header.read((ROOT / "include/kvpipe.h").read_text())
