@@ -10,6 +10,13 @@
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 [ $# -ge 1 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2; }
+need() {
+	local program
+	for program; do
+		command -v "$program" >/dev/null || { echo "$0: no $program in PATH: docs/vllm.md says where it comes from" >&2; exit 1; }
+	done
+}
+need kvpiped kvpipectl vllm curl python3
 model=$1
 shift
 : "${PORT:=8000}"

@@ -12,6 +12,13 @@
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 [ $# -ge 1 ] || { sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 2; }
+need() {
+	local program
+	for program; do
+		command -v "$program" >/dev/null || { echo "$0: no $program in PATH: docs/vllm.md says where it comes from" >&2; exit 1; }
+	done
+}
+need kvpipectl vllm curl python3
 model=$1
 shift
 : "${PREFILL:=2}" "${DECODE:=2}" "${PORT:=8000}" "${KV:=$here/kvpipe.json}"
@@ -28,7 +35,7 @@ unless_one_ends() { # COMMAND: waits for it, or for the first end of what was st
 	[ "$first" = $! ] && [ $status = 0 ] || exit 1
 }
 
-kvpipectl status >/dev/null 2>&1 || { kvpiped --dev & }
+kvpipectl status >/dev/null 2>&1 || { need kvpiped; kvpiped --dev & }
 
 urls=()
 instances() { # prefill|decode COUNT FIRST-PORT [ARGUMENT]...

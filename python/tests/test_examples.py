@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -45,6 +46,27 @@ def test_readme(near, tmp_path, number):
     script = tmp_path / "readme.py"
     script.write_text(snippets[number])
     run(script, KVPIPE_SOCKET=near.socket)
+
+
+@pytest.mark.parametrize("script, said", [
+    ("1p1d.sh", "1p1d.sh MODEL"),
+    ("xpyd.sh", "PREFILL=2 DECODE=2"),
+    ("two-nodes.sh", "two-nodes.sh MODEL"),
+])
+def test_a_script_for_vllm_says_at_once_what_it_lacks(tmp_path, script, said):
+    for program in ("bash", "dirname", "sed"):
+        (tmp_path / program).symlink_to(shutil.which(program))
+    for program in ("kvpiped", "kvpipectl"):
+        (tmp_path / program).symlink_to("/bin/false")
+
+    def run_it(*arguments):
+        command = [str(ROOT / "examples/vllm" / script), *arguments]
+        return subprocess.run(command, env={"PATH": str(tmp_path)}, text=True, capture_output=True, timeout=60)
+
+    usage = run_it()
+    assert usage.returncode == 2 and said in usage.stdout and ("PREFILL=2" in usage.stdout) == (script == "xpyd.sh")
+    lacks = run_it("MODEL")
+    assert lacks.returncode == 1 and "no vllm in PATH" in lacks.stderr and lacks.stderr.count("\n") == 1, lacks.stderr
 
 
 def test_demo_with_a_short_prompt(tmp_path):
