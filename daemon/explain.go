@@ -40,7 +40,7 @@ func (v view) explain(node string, p *peer.Status) admin.Explain {
 		case t == nil:
 			tried.Reason = fmt.Sprintf("not on the allow-list (transports = %q)", v.cfg.Transports)
 		case p != nil && p.State != "up" && name != "local":
-			tried.Reason = notUp(p)
+			tried.Answer, tried.Reason = notUp(p)
 		default:
 			r, barred := t.Probe(node), v.peers.Barred(node, name)
 			switch {
@@ -98,14 +98,14 @@ func (v view) explainConfigured(e *admin.Explain) {
 }
 
 // notUp says why nothing moves to a peer now. A peer that nobody has asked for has nothing the matter with it.
-func notUp(p *peer.Status) string {
-	if p.Problem == "" && p.State == "down" {
-		return "not connected: that happens on first use"
+func notUp(p *peer.Status) (answer, reason string) {
+	switch {
+	case p.Problem != "":
+		return "refused", "the peer is " + p.State + ": " + p.Problem
+	case p.State == "down":
+		return "idle", "not connected: that happens on first use"
 	}
-	if p.Problem == "" {
-		return "the peer is " + p.State
-	}
-	return "the peer is " + p.State + ": " + p.Problem
+	return "refused", "the peer is " + p.State
 }
 
 func (cs *carriers) named(name string) transport.Transport {

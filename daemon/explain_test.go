@@ -71,6 +71,10 @@ func TestWhatIsNotProtectedShows(t *testing.T) {
 			}
 			check("", c.configured, c.plain)
 			check("b", c.configured, c.plain)
+			idle := admin.ExplainTried{Transport: "tcp", Answer: "idle", Reason: "not connected: that happens on first use"}
+			if e := a.explains("b"); !slices.Contains(e.Choices, idle) { // nothing is the matter with it
+				t.Errorf("explain before the first use: %+v, want %+v", e.Choices, idle)
+			}
 			a.peers.Dial("b")
 			up := func() bool { p, err := view{a.Daemon}.status("b"); return err == nil && p.State == "up" }
 			eventually(t, "a channel", up)

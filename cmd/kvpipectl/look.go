@@ -184,7 +184,10 @@ func there(s admin.Stream) string {
 
 func printExplain(w io.Writer, e admin.Explain) {
 	chosen := "no transport"
-	if e.Transport != "" {
+	switch {
+	case e.Transport == "" && slices.ContainsFunc(e.Choices, func(x admin.ExplainTried) bool { return x.Answer == "idle" }):
+		chosen = fmt.Sprintf("idle, not connected: the first hand-over or \"kvpipectl bench %s\" connects", e.Peer)
+	case e.Transport != "":
 		chosen = e.Transport
 		if e.GBps > 0 {
 			chosen += fmt.Sprintf(", %s measured", rates(e.GBpsIn, e.GBpsOut))

@@ -33,3 +33,13 @@ func TestSecure(t *testing.T) {
 		}
 	}
 }
+
+// TestExplainOfAnIdlePeer: nothing is the matter with it, and the first line says what connects.
+func TestExplainOfAnIdlePeer(t *testing.T) {
+	tried := []admin.ExplainTried{{Transport: "rdma", Answer: "refused", Reason: "not part of this build"}, {Transport: "tcp", Answer: "idle", Reason: "not connected: that happens on first use"}}
+	socket := admintest.Serve(t, &admintest.Source{E: admin.Explain{Peer: "node-b", Choices: tried}})
+	out, err := ctlRun(t.Context(), "explain", "--admin", socket)
+	if first, _, _ := strings.Cut(out, "\n"); err != nil || first != `node-b: idle, not connected: the first hand-over or "kvpipectl bench node-b" connects` {
+		t.Errorf("%q, %v", out, err)
+	}
+}

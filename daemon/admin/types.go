@@ -262,7 +262,7 @@ type Explain struct {
 // ExplainTried is one transport's answer.
 type ExplainTried struct {
 	Transport string `json:"transport"`
-	Answer    string `json:"answer"` // "chosen", "possible", "refused"
+	Answer    string `json:"answer"` // "chosen", "possible", "idle" (the peer is not connected, and nothing is the matter with it), "refused"
 	Reason    string `json:"reason,omitempty"`
 }
 
