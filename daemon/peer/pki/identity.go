@@ -138,17 +138,24 @@ func (id *Identity) current() papers {
 func (id *Identity) refresh() error {
 	var stamp [3]fs.FileInfo
 	var bad error
+	var absent, denied bool
 	for i, path := range id.files {
 		st, err := os.Stat(path)
 		switch {
 		case err != nil:
-			bad = errors.Join(bad, fmt.Errorf("%s: %w: make it with \"kvpipectl certs\" and copy it there, or correct [tls] in the configuration", settings[i], err))
+			absent, denied = absent || errors.Is(err, fs.ErrNotExist), denied || errors.Is(err, fs.ErrPermission)
+			bad = errors.Join(bad, fmt.Errorf("%s: %w", settings[i], err))
 		case !st.Mode().IsRegular(): // reading a FIFO would take for ever
 			bad = errors.Join(bad, fmt.Errorf("%s: %s is no file (%v)", settings[i], path, st.Mode()))
 		}
 		stamp[i] = st
 	}
-	if bad != nil {
+	switch { // the remedy once, for all files
+	case denied:
+		return fmt.Errorf("%w: user %d, who runs this, may not look into a folder above: let that user (chown or chmod the folder), or copy the files to /etc/kvpipe", bad, os.Geteuid())
+	case absent:
+		return fmt.Errorf("%w: make what is missing with \"kvpipectl certs\" and copy it there, or correct [tls] in the configuration", bad)
+	case bad != nil:
 		return bad
 	}
 	id.mu.Lock()

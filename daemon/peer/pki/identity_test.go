@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -58,6 +59,35 @@ func TestOpenSaysWhatIsWrongWithTheFiles(t *testing.T) {
 	} {
 		_, err := Open(c.ca, c.cert, c.key, "a")
 		says(t, c.what, err, c.parts...)
+	}
+	_, err := Open(empty+"x", empty+"y", empty+"z", "a")
+	if n := strings.Count(fmt.Sprint(err), "kvpipectl certs"); n != 1 {
+		t.Errorf("the remedy is there %d times, want once:\n%v", n, err)
+	}
+}
+
+// TestFilesInAFolderOfOthers: that the user may not look there is another thing than that they are missing. The thread is another user for a while,
+// because nothing is out of reach of root.
+func TestFilesInAFolderOfOthers(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("takes root, to be another user")
+	}
+	dir := newCA(t)
+	cert, key := issue(t, dir, dir, "a", time.Hour)
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	runtime.LockOSThread() // and never unlocked: the thread ends with this goroutine
+	if _, _, failed := syscall.RawSyscall(syscall.SYS_SETRESUID, ^uintptr(0), 65534, ^uintptr(0)); failed != 0 {
+		t.Fatal(failed)
+	}
+	_, err := Open(filepath.Join(dir, CAFile), cert, key, "a")
+	if _, _, failed := syscall.RawSyscall(syscall.SYS_SETRESUID, ^uintptr(0), 0, ^uintptr(0)); failed != 0 {
+		t.Fatal(failed)
+	}
+	says(t, "a folder of root alone", err, "tls.ca: ", "tls.key: ", "permission denied: user 65534, who runs this, may not look into a folder above", "/etc/kvpipe")
+	if text := fmt.Sprint(err); strings.Contains(text, "kvpipectl certs") || strings.Count(text, "/etc/kvpipe") != 1 {
+		t.Errorf("%s", text)
 	}
 }
 
