@@ -30,7 +30,7 @@ func (d *doctor) daemon(s *admin.Status, err error, connected bool) []finding {
 	var found []finding
 	switch {
 	case s.State != "running":
-		found = append(found, problem(check, "wait for its restart: it takes no new operations", "node %s is %s", s.Node, s.State))
+		found = append(found, problem(check, "restart the daemon to accept new operations (systemctl restart kvpiped; engines may go on)", "node %s is %s: it takes no new operations", s.Node, s.State))
 	case s.Version != version.String():
 		found = append(found, warn(check, "install both from the same release; a running daemon changes with systemctl restart kvpiped (engines may go on)",
 			"node %s runs %s, this kvpipectl is %s", s.Node, s.Version, version.String()))

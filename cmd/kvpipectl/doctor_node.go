@@ -100,7 +100,11 @@ func (d *doctor) noPermission() finding {
 	if g, err := user.LookupGroupId(gid); err == nil {
 		group = g.Name
 	}
-	return problem("socket", fmt.Sprintf("run the engine as a member of group %s (usermod -aG %s USER, then log in anew; in Kubernetes supplementalGroups: [%s]), or set group in kvpiped.toml", group, group, gid),
+	fix := "set group in kvpiped.toml to one that the engine's user is a member of, and restart kvpiped"
+	if owner.Gid != 0 { // nobody should join root's group for a socket
+		fix = fmt.Sprintf("run the engine as a member of group %s (usermod -aG %s USER, then log in anew; in Kubernetes supplementalGroups: [%s]), or %s", group, group, gid, fix)
+	}
+	return problem("socket", fix,
 		"permission denied: %s is for members of group %s alone, mode %04o", path, group, st.Mode().Perm())
 }
 
