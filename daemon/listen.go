@@ -56,7 +56,11 @@ func (d *Daemon) listenPeers() error {
 	if d.cfg.Listen == "off" {
 		return nil
 	}
-	d.listener, err = d.port("listen", d.cfg.Listen, "another kvpiped? Give another --listen HOST:PORT (or listen = in the configuration)")
+	fix := "give another --listen HOST:PORT (or listen = in the configuration)"
+	if d.opts.Dev { // another user's has the default port, as a rule
+		fix = "a second kvpiped on a machine needs --listen 127.0.0.1:0, which takes a free port, or another --listen HOST:PORT (or listen = in the configuration)"
+	}
+	d.listener, err = d.port("listen", d.cfg.Listen, fix)
 	return err
 }
 
@@ -153,9 +157,9 @@ func (d *Daemon) lockSocket() (err error) {
 	st, none := os.Lstat(path)
 	switch {
 	case errors.Is(err, syscall.EWOULDBLOCK) && d.opts.Dev:
-		return fmt.Errorf("socket %s: another kvpiped serves it; a second one needs --state-dir and --listen of its own: %w", d.cfg.Socket, err)
+		return fmt.Errorf("socket %s: another kvpiped serves it: a second one needs --listen and --state-dir of its own (socket and admin, where the configuration names them): %w", d.cfg.Socket, err)
 	case errors.Is(err, syscall.EWOULDBLOCK):
-		return fmt.Errorf("socket %s: another kvpiped serves it: %w", d.cfg.Socket, err)
+		return fmt.Errorf("socket %s: another kvpiped serves it: stop it, or give this one socket, admin, listen and metrics of its own: %w", d.cfg.Socket, err)
 	case errors.Is(err, fs.ErrPermission) && none == nil:
 		return fmt.Errorf("socket: %w: user %d has run a kvpiped here: when it has ended, remove that file", err, st.Sys().(*syscall.Stat_t).Uid)
 	case errors.Is(err, fs.ErrPermission):

@@ -86,11 +86,11 @@ func TestTaken(t *testing.T) {
 	dir := tempDir(t)
 	p := dev(t, dir, "a")
 	socket := filepath.Join(dir, "a", "kvpiped.sock")
-	if got, want := fails(t, devArgs(dir, "a")...), "kvpiped: socket "+socket+": another kvpiped serves it"; !strings.HasPrefix(got, want) {
+	if got, want := fails(t, devArgs(dir, "a")...), "kvpiped: socket "+socket+": another kvpiped serves it: a second one needs --listen and --state-dir of its own"; !strings.HasPrefix(got, want) {
 		t.Errorf("a second daemon: %s", got)
 	}
 	busy := busyPort(t)
-	if got, want := fails(t, devArgs(dir, "b", "--listen", busy)...), `kvpiped: listen: "`+busy+`" is in use by daemon.test (PID `+strconv.Itoa(os.Getpid())+`): another kvpiped? Give another --listen HOST:PORT`; !strings.HasPrefix(got, want) {
+	if got, want := fails(t, devArgs(dir, "b", "--listen", busy)...), `kvpiped: listen: "`+busy+`" is in use by daemon.test (PID `+strconv.Itoa(os.Getpid())+`): a second kvpiped on a machine needs --listen 127.0.0.1:0, which takes a free port, or another --listen HOST:PORT`; !strings.HasPrefix(got, want) {
 		t.Errorf("a port in use: %s", got)
 	}
 	blocked := write(t, filepath.Join(dir, "file"), "mine")
@@ -138,6 +138,9 @@ func TestPortsOfOthers(t *testing.T) {
 	}
 	if out := ctl(t, at, "bench", "--seconds", "0.001", "--sizes", "4096"); !strings.Contains(out, "GB/s") {
 		t.Errorf("within the node nothing moves:\n%s", out)
+	}
+	if got := fails(t, "--config", file); !strings.Contains(got, "another kvpiped serves it: stop it, or give this one socket, admin, listen and metrics of its own") {
+		t.Errorf("a second daemon: %s", got)
 	}
 	s := ask[admin.Status](t, at, "status")
 	if all := strings.Join(s.Warnings, "\n"); s.State != "running" || !strings.Contains(all, "listen: ") || !strings.Contains(all, "metrics: ") {
