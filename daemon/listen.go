@@ -33,6 +33,11 @@ func (d *Daemon) listen() (err error) {
 	if err := d.opts.known(); err != nil {
 		return err
 	}
+	if d.opts.Sockets[socketClient] == nil { // before a port that others have is said to be waited for
+		if _, err := d.permission(); err != nil {
+			return err
+		}
+	}
 	if err := d.listenPeers(); err != nil {
 		return err
 	}

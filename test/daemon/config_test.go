@@ -55,9 +55,10 @@ func sample(t *testing.T) string {
 	return string(b)
 }
 
+// TestGroupThatDoesNotExist is the one reason to end: nothing is said of a port that others have.
 func TestGroupThatDoesNotExist(t *testing.T) {
 	dir := tempDir(t)
-	file := write(t, filepath.Join(dir, "k.toml"), "node = \"n\"\nlisten = \"off\"\nmetrics = \"off\"\ngroup = \"no-such-group\"\nsocket = %q\nadmin = %q\n", filepath.Join(dir, "s"), filepath.Join(dir, "m"))
+	file := write(t, filepath.Join(dir, "k.toml"), "node = \"n\"\ninsecure = true\nlisten = %q\nmetrics = \"off\"\ngroup = \"no-such-group\"\nsocket = %q\nadmin = %q\n", busyPort(t), filepath.Join(dir, "s"), filepath.Join(dir, "m"))
 	if got, want := fails(t, "--config", file), "kvpiped: group: unknown group no-such-group in /etc/group: create it there, or give the number of one that is kept elsewhere (getent group no-such-group)"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
