@@ -34,6 +34,7 @@ func TestErrors(t *testing.T) {
 		{"bench --seconds NaN --admin " + socket, "--seconds NaN: give a number above 0"},
 		{"bench --seconds Inf --admin " + socket, "--seconds +Inf: give a number above 0"},
 		{"transfers --watch --interval 0s --admin " + socket, "--interval 0s: give a time above zero"},
+		{"transfers --watch=1 --admin " + socket, `invalid argument "1" for "-w, --watch" flag: it takes no value; --interval is for the pause, such as --interval 1s: kvpipectl transfers --help lists the flags`},
 		{"statuss", "unknown command \"statuss\" for \"kvpipectl\"\n\nDid you mean this?\n\tstatus\n"},
 		{"status --jsn", "unknown flag: --jsn: kvpipectl status --help lists the flags"},
 		{"regions all", "unexpected argument \"all\": kvpipectl regions takes flags alone, see --help"},

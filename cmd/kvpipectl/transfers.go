@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,8 +18,11 @@ func (c *ctl) transfers() *cobra.Command {
 	var watch bool
 	var every time.Duration
 	cmd := &cobra.Command{Use: "transfers", Short: "Takes and transfers in flight", Args: noArgs,
-		Long: "Takes and transfers in flight, each end of this node's in a row of its own. ENGINE and PEER are those of the other end: - while its engine is not known, and for this node."}
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print again and again, until interrupted")
+		Long: "Takes and transfers in flight, each end of this node's in a row of its own. ENGINE and PEER are those of the other end: - while its engine is not known, and for this node.\n\n" +
+			"States of the consumer's end: reaching (the peer is being connected), asking (nothing is granted yet), moving, committing (all bytes are there, and their place is being closed to the transport), ended. " +
+			"Of the producer's: parked (it waits for its offer, layouts or progress), moving, aborting, ended. What has ended stays until both ends know of it."}
+	cmd.Flags().VarP((*yesNo)(&watch), "watch", "w", "print again and again, until interrupted")
+	cmd.Flags().Lookup("watch").NoOptDefVal = "true"
 	cmd.Flags().DurationVar(&every, "interval", time.Second, "pause between two prints with --watch")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if watch && every <= 0 {
@@ -37,6 +42,22 @@ func (c *ctl) transfers() *cobra.Command {
 	}
 	return cmd
 }
+
+// yesNo is a flag that takes no number: whoever writes --watch=1 as for watch(1) means a pause.
+type yesNo bool
+
+func (y *yesNo) Set(s string) error {
+	if s != "true" && s != "false" {
+		return errors.New("it takes no value; --interval is for the pause, such as --interval 1s")
+	}
+	*y = s == "true"
+	return nil
+}
+
+func (y *yesNo) String() string { return strconv.FormatBool(bool(*y)) }
+
+// Type lets help show the flag as one without a value.
+func (*yesNo) Type() string { return "bool" }
 
 // pause returns false if ctx ended meanwhile.
 func pause(ctx context.Context, d time.Duration) bool {
