@@ -62,9 +62,9 @@ func TestCheckRefuses(t *testing.T) {
 		{func(c *Config) { c.Listen = c.Metrics }, `metrics: "127.0.0.1:7651": is what listen says too; give another port`},
 		{func(c *Config) { c.Listen = "7650" }, `listen: "7650": give host:port or "off" (address 7650: missing port in address)`},
 		{func(c *Config) { c.Metrics = "localhost" }, `metrics: "localhost": give host:port or "off" (address localhost: missing port in address)`},
-		{func(c *Config) { c.Metrics = ":7651" }, `metrics: ":7651": stands for all addresses of this node, and nobody is asked there who they are: give one address, such as 127.0.0.1:7651, and have a proxy that asks serve others`},
-		{func(c *Config) { c.Metrics = "[::ffff:0.0.0.0]:7651" }, `metrics: "[::ffff:0.0.0.0]:7651": stands for all addresses of this node, and nobody is asked there who they are: give one address, such as 127.0.0.1:7651, and have a proxy that asks serve others`},
-		{func(c *Config) { c.Metrics = "[::%eth0]:7651" }, `metrics: "[::%eth0]:7651": stands for all addresses of this node, and nobody is asked there who they are: give one address, such as 127.0.0.1:7651, and have a proxy that asks serve others`},
+		{func(c *Config) { c.Metrics = ":7651" }, `metrics: ":7651": stands for all addresses of this node, and everybody who reaches one may read metrics: give one address, such as 127.0.0.1:7651; for readers on other machines, put a proxy in front that asks who they are`},
+		{func(c *Config) { c.Metrics = "[::ffff:0.0.0.0]:7651" }, `metrics: "[::ffff:0.0.0.0]:7651": stands for all addresses of this node, and everybody who reaches one may read metrics: give one address, such as 127.0.0.1:7651; for readers on other machines, put a proxy in front that asks who they are`},
+		{func(c *Config) { c.Metrics = "[::%eth0]:7651" }, `metrics: "[::%eth0]:7651": stands for all addresses of this node, and everybody who reaches one may read metrics: give one address, such as 127.0.0.1:7651; for readers on other machines, put a proxy in front that asks who they are`},
 		{func(c *Config) { c.Advertise = "me" }, `advertise: "me": give the host:port that other nodes dial, at most 127 bytes, or leave it empty`},
 		{func(c *Config) { c.Peers.Allow = []string{"10.0.0.0"} }, `peers.allow: "10.0.0.0": give a network such as 10.0.0.0/8 (netip.ParsePrefix("10.0.0.0"): no '/')`},
 		{func(c *Config) { c.Peers.Nodes = map[string]string{"b": "b"} }, `peers.nodes.b: "b": give host:port (address b: missing port in address)`},
@@ -126,7 +126,7 @@ func TestCheckRefuses(t *testing.T) {
 		{func(c *Config) { c.Offers.Tombstone = 0 }, `offers.tombstone: 0s: give 1ms to 24h0m0s`},
 		{func(c *Config) { c.Offers.MaxLease = Duration(time.Second) }, `offers.default_lease: 30s: is above offers.max_lease, 1s`},
 		{func(c *Config) { c.TLS.Key = "" }, `tls.key: missing: peers authenticate each other. Make files with "kvpipectl certs init" and "kvpipectl certs node", or set listen = "off" and name no peers, by peers.nodes or peers.allow`},
-		{func(c *Config) { c.Insecure = true }, `insecure: works on loopback addresses alone, but listen is "[::]:7650": remove insecure and give tls.ca, tls.cert and tls.key (kvpipectl certs makes them)`},
+		{func(c *Config) { c.Insecure = true }, `insecure: works on loopback addresses alone, but listen is "[::]:7650": remove insecure and give tls.ca, tls.cert and tls.key (kvpipectl certs makes them), or set listen to an address such as "127.0.0.1:7650"`},
 		{func(c *Config) {
 			c.Insecure, c.Listen, c.Peers.Nodes = true, "off", map[string]string{"b": "10.0.0.1:1"}
 		}, `insecure: works on loopback addresses alone, but peers.nodes.b is "10.0.0.1:1"`},

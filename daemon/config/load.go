@@ -83,8 +83,15 @@ func explain(err error) error {
 	return err
 }
 
-// plain returns the decoder's text without the decoder's name.
-func plain(err error) string { return strings.TrimPrefix(err.Error(), "toml: ") }
+// plain returns the decoder's text without the decoder's name. What is wrong with a text that does not end on its line
+// is most often that a quote is missing.
+func plain(err error) string {
+	text := strings.TrimPrefix(err.Error(), "toml: ")
+	if strings.HasSuffix(text, "strings cannot have new lines") || strings.HasPrefix(text, "unterminated ") {
+		return "a quote is not closed (" + text + ")"
+	}
+	return text
+}
 
 // nearest names the known key that an unknown one most likely meant.
 func nearest(key string) string {

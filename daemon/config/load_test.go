@@ -46,7 +46,9 @@ func TestParseErrors(t *testing.T) {
 		{"node = 2026-01-01", `line 1: node: a date where a text in quotes belongs`},
 		{"[[peers]]", `line 1: [[peers]]: no key takes a list of tables`},
 		{"[tcp]\nstreams = 1\nstreams = 2", `line 3: streams: key streams is already defined`},
-		{"node = \"a", `line 1, column 9: unterminated basic string`},
+		{"node = \"a", `line 1, column 9: a quote is not closed (unterminated basic string)`},
+		{"node = \"a\nlisten = \"off\"", `line 1, column 10: a quote is not closed (basic strings cannot have new lines)`},
+		{"node = 'a\nlisten = 'off'", `line 1, column 10: a quote is not closed (literal strings cannot have new lines)`},
 		{"x = [", `line 1, column 5: array is incomplete`},
 	} {
 		_, err := Parse([]byte(c.doc))

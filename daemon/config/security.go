@@ -10,7 +10,7 @@ import (
 // metrics, where nobody is asked who they are, are not served at all addresses.
 func (c *Config) checkSecurity(p *problems) {
 	if wildcard(c.Metrics) {
-		p.add("metrics", "%q: stands for all addresses of this node, and nobody is asked there who they are: give one address, such as 127.0.0.1:7651, and have a proxy that asks serve others", c.Metrics)
+		p.add("metrics", "%q: stands for all addresses of this node, and everybody who reaches one may read metrics: give one address, such as 127.0.0.1:7651; for readers on other machines, put a proxy in front that asks who they are", c.Metrics)
 	}
 	if c.Insecure {
 		c.checkInsecure(p)
@@ -34,7 +34,7 @@ func (c *Config) checkSecurity(p *problems) {
 func (c *Config) checkInsecure(p *problems) {
 	for key, v := range map[string]string{"listen": c.Listen, "advertise": c.Advertise} {
 		if v != "" && v != "off" && !loopback(v) {
-			p.add("insecure", "works on loopback addresses alone, but %s is %q: remove insecure and give tls.ca, tls.cert and tls.key (kvpipectl certs makes them)", key, v)
+			p.add("insecure", "works on loopback addresses alone, but %s is %q: remove insecure and give tls.ca, tls.cert and tls.key (kvpipectl certs makes them), or set %[1]s to an address such as \"127.0.0.1:7650\"", key, v)
 		}
 	}
 	for name, addr := range c.Peers.Nodes {

@@ -210,7 +210,7 @@ func (id *Identity) read() (p papers, err error) {
 	}
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err != nil {
-		return p, fmt.Errorf("%s with %s: %w", cert, key, err)
+		return p, fmt.Errorf("%s with %s: %w: copy both here as one \"kvpipectl certs node %s\" has made them", cert, key, err, id.node)
 	}
 	p.pair = &pair
 	name, err := NodeName(pair.Leaf)

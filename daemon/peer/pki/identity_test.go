@@ -51,7 +51,7 @@ func TestOpenSaysWhatIsWrongWithTheFiles(t *testing.T) {
 		{"empty CA", empty, cert, key, []string{empty, "no certificate in it"}},
 		{"empty certificate", ca, empty, key, []string{empty, key}},
 		{"empty key", ca, cert, empty, []string{cert, empty}},
-		{"another key", ca, cert, key2, []string{cert, key2, "does not match"}},
+		{"another key", ca, cert, key2, []string{cert, key2, "does not match", `copy both here as one "kvpipectl certs node a" has made them`}},
 		{"another node", ca, cert2, key2, []string{cert2, `node "b"`, `this node is "a"`, "kvpipectl certs node a"}},
 		{"expired", ca, old, oldKey, []string{old, "expired on"}},
 		{"another CA", ca, strange, strangeKey, []string{strange, ca, "unknown authority"}},
