@@ -28,11 +28,11 @@ func (d *Daemon) listenTCP(key, addr string) (*net.TCPListener, error) {
 	soon, cancel := context.WithTimeout(context.Background(), nameWait)
 	defer cancel()
 	var config net.ListenConfig
-	l, err := config.Listen(soon, "tcp", addr)
+	l, err := config.Listen(soon, network(addr), addr)
 	absent := errors.Is(err, syscall.EADDRNOTAVAIL)
 	if absent {
 		free := net.ListenConfig{Control: sys.FreeBind}
-		l, err = free.Listen(context.Background(), "tcp", addr)
+		l, err = free.Listen(context.Background(), network(addr), addr)
 	}
 	if err != nil {
 		return nil, err
@@ -47,6 +47,16 @@ func (d *Daemon) listenTCP(key, addr string) (*net.TCPListener, error) {
 		d.log.Warn(e.String())
 	}
 	return t, nil
+}
+
+// network returns what package net has to be asked for to listen at an address: by "tcp" alone, it would take 0.0.0.0 for
+// all addresses of IPv6, too.
+func network(addr string) string {
+	at, err := netip.ParseAddrPort(addr)
+	if err == nil && at.Addr().Unmap() == netip.IPv4Unspecified() {
+		return "tcp4"
+	}
+	return "tcp"
 }
 
 // missing returns the interface of an address such as [fe80::1%eth0]:7650, if this node does not have that interface,

@@ -95,7 +95,7 @@ func (p *late) wait() {
 
 func (p *late) open() {
 	var config net.ListenConfig
-	l, err := config.Listen(p.ctx, "tcp", p.addr.String())
+	l, err := config.Listen(p.ctx, network(p.addr.String()), p.addr.String())
 	if err != nil {
 		p.opened(err)
 		return

@@ -4,11 +4,41 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/kvpipe/kvpipe/internal/pulse"
 )
+
+// TestAllAddressesOfIPv4 are none of IPv6, whether the port is free at the start or later.
+func TestAllAddressesOfIPv4(t *testing.T) {
+	for _, host := range []string{"0.0.0.0", "::ffff:0.0.0.0"} {
+		l, err := new(Daemon).listenTCP("listen", net.JoinHostPort(host, "0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, port, _ := net.SplitHostPort(l.Addr().String())
+		if got, want := l.Addr().String(), "0.0.0.0:"+port; got != want {
+			t.Errorf("%s: listens at %s, want %s", host, got, want)
+		}
+		if c, err := net.Dial("tcp6", net.JoinHostPort("::1", port)); err == nil {
+			_ = c.Close()
+			t.Errorf("%s: IPv6 connects", host)
+		}
+		_ = l.Close()
+		p := listenLate(&net.TCPAddr{IP: net.ParseIP(host)}, true, func(why error) {
+			if why != nil {
+				t.Error(why)
+			}
+		})
+		p.open()
+		if a := p.Addr().String(); !strings.HasPrefix(a, "0.0.0.0:") {
+			t.Errorf("%s, later: listens at %s", host, a)
+		}
+		_ = p.Close()
+	}
+}
 
 // TestLate: a port that another one has is opened when it is free. Until then its accept loop answers pings, and Close ends it.
 func TestLate(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 // it is another user's, whose descriptors only root sees.
 func TCPListener(root string, at netip.AddrPort) (string, error) {
 	inodes := map[string]bool{}
+	at = netip.AddrPortFrom(at.Addr().Unmap(), at.Port()) // all of IPv4 have two forms
 	for _, table := range []string{"net/tcp", "net/tcp6"} {
 		listening(filepath.Join(root, table), at, inodes)
 	}

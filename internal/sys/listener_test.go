@@ -39,7 +39,7 @@ func TestTCPListenerElsewhere(t *testing.T) {
 	}
 	defer l.Close()
 	port := l.Addr().(*net.TCPAddr).AddrPort().Port()
-	for addr, want := range map[string]bool{"0.0.0.0": true, "::": true, "::ffff:127.0.0.1": true, "127.0.0.7": false, "::1": false} {
+	for addr, want := range map[string]bool{"0.0.0.0": true, "::": true, "::ffff:0.0.0.0": true, "::ffff:127.0.0.1": true, "127.0.0.7": false, "::1": false} {
 		name, err := TCPListener("/proc", netip.AddrPortFrom(netip.MustParseAddr(addr), port))
 		if mine := err == nil && strings.HasSuffix(name, fmt.Sprintf("(PID %d)", os.Getpid())); mine != want {
 			t.Errorf("in the way of %s: %v (%q, %v), want %v", addr, mine, name, err, want)
