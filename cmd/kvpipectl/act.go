@@ -70,7 +70,7 @@ func (c *ctl) bench() *cobra.Command {
 // printBench prints rows as they are measured, or with --json all at the end. It is an error if nothing could be
 // measured. So it is if the measurement was broken off: then the last row has no transport, and says why.
 func (c *ctl) printBench(body io.Reader) error {
-	const form = "%-10s %10s %8v %8v %12s %10s %10s\n"
+	const form = "%-10s %10s %8v %8v %12s %12s %12s\n"
 	if !c.json {
 		fmt.Fprintf(c.out, form, "TRANSPORT", "BLOCK", "BLOCKS", "COUNT", "RATE", "P50", "P99")
 	}
@@ -96,7 +96,7 @@ func (c *ctl) printBench(body io.Reader) error {
 			}
 			fmt.Fprintf(c.out, "%-10s %10s  %s\n", r.Transport, block, r.Error)
 		default:
-			fmt.Fprintf(c.out, form, r.Transport, size(r.Bytes), r.Blocks, r.Count, rate(r.GBps), short(r.P50), short(r.P99))
+			fmt.Fprintf(c.out, form, r.Transport, size(r.Bytes), r.Blocks, r.Count, rate(r.GBps), micros(r.P50), micros(r.P99))
 		}
 	}
 	if c.json {

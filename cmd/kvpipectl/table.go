@@ -81,6 +81,14 @@ func short(seconds float64) string {
 	return d.Round(10 * time.Microsecond).String()
 }
 
+// micros is short for a column whose rows are to be compared: all in one unit.
+func micros(seconds float64) string {
+	if seconds <= 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1fµs", seconds*1e6)
+}
+
 func orDash(s string) string {
 	if s == "" {
 		return "-"
