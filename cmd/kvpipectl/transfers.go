@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kvpipe/kvpipe/daemon/admin"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
 func (c *ctl) transfers() *cobra.Command {
@@ -77,7 +78,13 @@ func (c *ctl) printTransfers(watch bool) func(io.Writer, []admin.Transfer) {
 		shown := slices.DeleteFunc(slices.Clone(all), func(x admin.Transfer) bool { return x.State == "seeking" })
 		waiting := len(all) - len(shown)
 		if watch {
-			fmt.Fprintf(w, "%s  %d in flight\n", time.Now().Format(time.TimeOnly), len(shown))
+			ended := 0
+			for _, x := range shown {
+				if x.State == transfer.TransferEnded {
+					ended++
+				}
+			}
+			fmt.Fprintf(w, "%s  %d in flight\n", time.Now().Format(time.TimeOnly), len(shown)-ended)
 		}
 		t := newTable(w, "ID", "END", "STATE", "KEY", "ENGINE", "PEER", "TRANSPORT", "MOVED", "OF", "AGE", "DEADLINE", "TRACE")
 		for _, x := range shown {
