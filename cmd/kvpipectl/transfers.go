@@ -19,7 +19,7 @@ func (c *ctl) transfers() *cobra.Command {
 	var watch bool
 	var every time.Duration
 	cmd := &cobra.Command{Use: "transfers", Short: "Takes and transfers in flight", Args: noArgs,
-		Long: "Takes and transfers in flight, each end of this node's in a row of its own. ENGINE and PEER are those of the other end: - while its engine is not known, and for this node.\n\n" +
+		Long: "Takes and transfers in flight, each end of this node's in a row of its own. ENGINE and PEER are those of the other end: - while its engine is not known, and for this node.\n" +
 			"States of the consumer's end: reaching (the peer is being connected), asking (nothing is granted yet), moving, committing (all bytes are there, and their place is being closed to the transport), ended. " +
 			"Of the producer's: parked (it waits for its offer, layouts or progress), moving, aborting, ended. What has ended stays until both ends know of it."}
 	cmd.Flags().VarP((*yesNo)(&watch), "watch", "w", "print again and again, until interrupted")
