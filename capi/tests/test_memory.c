@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -355,6 +356,8 @@ static void files_under_way_child(void)
 	CHECK(kv_now() - begun < KV_CALL_NS);
 	CHECK_INT(recv(under_way[1], &x, 1, 0), 1); /* without the descriptors, which are closed */
 	fake_hang_up(f);
+	while (__atomic_load_n(&kv->state, __ATOMIC_RELAXED) == KV_LIVE) /* or the fake answers before it hangs up */
+		poll(NULL, 0, 1);
 	CHECK_FAILS(kvpipe_mem_unregister(kv, region, KV_SEC), KVPIPE_E_UNAVAILABLE, "does not reach the daemon of after the restart yet: ");
 	CHECK_HAS(kvpipe_last_error(), "(ulimit -n)");
 	CHECK_INT(recv(under_way[1], &x, 1, 0), 1);

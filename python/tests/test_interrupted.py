@@ -99,7 +99,8 @@ def test_offering_and_taking(pair, interrupted):
     producer, consumer = pair
     for function in ("offer", "offer_token"):
         interrupted(function, lambda: producer.node.offer("interrupted", [0], tokens=BLOCK_SIZE))
-    offer = producer.node.offer("interrupted", [0], tokens=BLOCK_SIZE)
+    offer = producer.node.offer("interrupted", [0], tokens=BLOCK_SIZE, sealed=False)
+    offer.seal()  # the daemon has heard that the others are withdrawn
     interrupted("take", lambda: consumer.node.take("another", [0], token=offer.token, tokens=BLOCK_SIZE))
     assert consumer.node.take("interrupted", [0], token=offer.token, tokens=BLOCK_SIZE).wait().bytes > 0
     offer.wait()
