@@ -10,16 +10,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static inline void in_child(void (*run)(void), bool nobody)
+/* user: of the child, if this is root, who may do everything; 0: the same. */
+static inline void in_child(void (*run)(void), uid_t user)
 {
 	pid_t pid = fork();
 
 	CHECK(pid >= 0);
 	if (pid == 0) {
-		uid_t own = 20000 + (uid_t)getpid() % 40000; /* no limit for a user counts what another test does at the same time */
-
-		if (nobody && geteuid() == 0)
-			CHECK(setgid(65534) == 0 && setuid(own) == 0);
+		if (user != 0 && geteuid() == 0)
+			CHECK(setgid(65534) == 0 && setuid(user) == 0);
 		run();
 		fflush(NULL);
 		_exit(0);
@@ -30,7 +29,9 @@ static inline void in_child(void (*run)(void), bool nobody)
 	CHECK_INT(WEXITSTATUS(status), 0);
 }
 
-/* In a child of a user of its own, because root may do everything. */
-static inline void as_nobody(void (*run)(void)) { in_child(run, true); }
+static inline void as_nobody(void (*run)(void)) { in_child(run, 65534); }
+
+/* A limit for a user counts what other tests do at the same time as nobody. */
+static inline void as_somebody(void (*run)(void)) { in_child(run, 20000 + (uid_t)getpid() % 40000); }
 
 #endif

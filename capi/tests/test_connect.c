@@ -512,7 +512,7 @@ static void sandbox_child(void)
 }
 
 /* What a sandbox forbids is named, and memory and files, of which there are enough, are not blamed. */
-static void sandbox(void) { in_child(sandbox_child, false); }
+static void sandbox(void) { in_child(sandbox_child, 0); }
 
 static void crowded_child(void)
 {
@@ -534,7 +534,7 @@ static void crowded_child(void)
 }
 
 /* Where the node has no more files, it is neither this process's limit nor the socket. */
-static void crowded(void) { in_child(crowded_child, false); }
+static void crowded(void) { in_child(crowded_child, 0); }
 
 static void codes(void)
 {

@@ -370,7 +370,7 @@ static void files_under_way_child(void)
 }
 
 /* The user's processes have as many descriptors under way to others as one may have open: the daemon is not blamed, nor waited for. */
-static void files_under_way(void) { as_nobody(files_under_way_child); }
+static void files_under_way(void) { as_somebody(files_under_way_child); }
 
 static void layouts(void)
 {
