@@ -203,17 +203,19 @@ func (s *session) submit(e *ring.SQE) (later bool, err error) {
 		}
 	}
 	op, err := Decode(e, rec, s.layers.Len())
-	s.mu.Lock()
+	var takes load
 	if err == nil {
-		if s.next = loadOf(op); !s.room() {
-			s.mu.Unlock()
-			return true, nil
-		}
-		s.next = load{}
+		takes = loadOf(op)
 	}
+	s.mu.Lock()
+	if s.next = takes; !s.room() {
+		s.mu.Unlock()
+		return true, nil
+	}
+	s.next = load{}
 	s.count.submissions.Add(1)
 	if err == nil {
-		err = s.accept(e, op)
+		err = s.accept(e, op, takes)
 	}
 	if _, breach := err.(*breach); breach {
 		s.mu.Unlock()
@@ -250,7 +252,7 @@ type breach struct{ text string }
 func (b *breach) Error() string { return b.text }
 
 // accept remembers an operation until it is released. The caller holds mu.
-func (s *session) accept(e *ring.SQE, op transfer.Op) error {
+func (s *session) accept(e *ring.SQE, op transfer.Op, takes load) error {
 	if _, double := s.ops[e.UserData]; double {
 		// A refusal would be taken for the end of the operation that has this user_data.
 		return &breach{fmt.Sprintf("submission %d: user_data %#x names an operation that is not released yet", s.sq.Head(), e.UserData)}
@@ -262,9 +264,9 @@ func (s *session) accept(e *ring.SQE, op transfer.Op) error {
 	if n := s.open[large]; as == large && n >= s.inflight {
 		return refuse(transfer.Quota, "this session has %d operations that are not released, the limit is %d (limits.inflight, at most a third of cq_entries = %d): wait for some of them, or raise that", n, s.inflight, s.reserve)
 	}
-	s.ops[e.UserData] = opened{as, loadOf(op)}
+	s.ops[e.UserData] = opened{as, takes}
 	s.open[as]++
-	s.load.add(s.ops[e.UserData].load, 1)
+	s.load.add(takes, 1)
 	return nil
 }
 
