@@ -11,6 +11,34 @@ import (
 	"github.com/kvpipe/kvpipe/internal/damper"
 )
 
+// lastsWithoutLinks has a dial b through a proxy that lets the channel alone pass, and sees that neither side gives it up for so long. It returns
+// both ends.
+func lastsWithoutLinks(t *testing.T, a, b *node, refused bool, long time.Duration) (ca, cb *channel) {
+	t.Helper()
+	p := newProxy(t, b.addr)
+	a.Reload(map[string]string{"b": p.addr}, nil)
+	p.first(refused)
+	a.Dial("b")
+	at, bt := wait[transfer.PeerUp](a, nil), wait[transfer.PeerUp](b, nil)
+	if at.Epoch != bt.Epoch {
+		t.Fatalf("epochs %d and %d", at.Epoch, bt.Epoch)
+	}
+	ca, cb = a.channelOf("b"), b.channelOf("a")
+	if ca == nil || cb == nil {
+		t.Fatal("the channel is over")
+	}
+	more := time.NewTimer(long)
+	defer more.Stop()
+	select {
+	case <-ca.ctx.Done():
+		t.Error("a gave the channel up")
+	case <-cb.ctx.Done():
+		t.Error("b gave the channel up")
+	case <-more.C:
+	}
+	return ca, cb
+}
+
 // TestLinksThatDoNotOpen: a channel whose links are refused, or never answered, is up soon, and stays: each side hears the other in time.
 func TestLinksThatDoNotOpen(t *testing.T) {
 	const beat = 200 * time.Millisecond
@@ -19,27 +47,7 @@ func TestLinksThatDoNotOpen(t *testing.T) {
 			cl := newCluster(t)
 			beats := func(c *Config) { c.Heartbeat = beat }
 			a, b := cl.node("a", beats), cl.node("b", beats)
-			p := newProxy(t, b.addr)
-			a.Reload(map[string]string{"b": p.addr}, nil)
-			p.first(refused)
-			a.Dial("b")
-			at, bt := wait[transfer.PeerUp](a, nil), wait[transfer.PeerUp](b, nil)
-			if at.Epoch != bt.Epoch {
-				t.Fatalf("epochs %d and %d", at.Epoch, bt.Epoch)
-			}
-			ca, cb := a.channelOf("b"), b.channelOf("a")
-			if ca == nil || cb == nil {
-				t.Fatal("the channel is over")
-			}
-			more := time.NewTimer((silences + 1) * beat) // than either side would bear
-			defer more.Stop()
-			select {
-			case <-ca.ctx.Done():
-				t.Error("a gave the channel up")
-			case <-cb.ctx.Done():
-				t.Error("b gave the channel up")
-			case <-more.C:
-			}
+			ca, cb := lastsWithoutLinks(t, a, b, refused, (silences+1)*beat) // longer than either side would bear
 			if n := ca.links.count() + cb.links.count(); n != 0 {
 				t.Errorf("%d links have opened", n)
 			}
@@ -55,27 +63,7 @@ func TestLinksThatDoNotOpenBetweenUnlikeNodes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cl := newCluster(t)
 			a, b := cl.node("a", func(c *Config) { c.Heartbeat = beats[0] }), cl.node("b", func(c *Config) { c.Heartbeat = beats[1] })
-			p := newProxy(t, b.addr)
-			a.Reload(map[string]string{"b": p.addr}, nil)
-			p.first(false)
-			a.Dial("b")
-			at, bt := wait[transfer.PeerUp](a, nil), wait[transfer.PeerUp](b, nil)
-			if at.Epoch != bt.Epoch {
-				t.Fatalf("epochs %d and %d", at.Epoch, bt.Epoch)
-			}
-			ca, cb := a.channelOf("b"), b.channelOf("a")
-			if ca == nil || cb == nil {
-				t.Fatal("the channel is over")
-			}
-			more := time.NewTimer((silences + 1) * fast) // than the hastier side would bear
-			defer more.Stop()
-			select {
-			case <-ca.ctx.Done():
-				t.Error("a gave the channel up")
-			case <-cb.ctx.Done():
-				t.Error("b gave the channel up")
-			case <-more.C:
-			}
+			lastsWithoutLinks(t, a, b, false, (silences+1)*fast) // longer than the hastier side would bear
 		})
 	}
 }

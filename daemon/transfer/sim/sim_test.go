@@ -88,101 +88,82 @@ var rare = []struct {
 // enough says that the seeds are those of which it is known what they have. Others, of which somebody chose the first, may have less.
 func enough() bool { return *first == 1 && *seeds >= 200 }
 
-// TestSimEnds is TestSim with pipes and lookup buffers.
-func TestSimEnds(t *testing.T) {
-	from, to := *first, *first+uint64(*seeds)
+// everySeed runs so many seeds, or the one that is asked for, and shows every cluster once its seed is over. It returns how many it ran.
+func everySeed(t *testing.T, n int, options func(seed uint64) Options, saw func(*Cluster)) (ran uint64) {
+	t.Helper()
+	from, to := *first, *first+uint64(n)
 	if *one != 0 {
 		from, to = *one, *one+1
 	}
-	received, despite, reunited := 0, 0, 0
 	for seed := from; seed < to; seed++ {
-		o := Options{Seed: seed, Ends: true}
+		o := options(seed)
 		if *one != 0 && testing.Verbose() {
 			o.Trace = func(line string) { fmt.Println(line) }
 		}
 		c, err := live(o)
 		if err != nil {
-			t.Fatalf("seed %d: %v\nreplay: go test ./daemon/transfer/sim -run '^TestSimEnds$' -seed=%d -v", seed, err, seed)
+			t.Fatalf("seed %d: %v\nreplay: go test ./daemon/transfer/sim -run '^%s$' -seed=%d -v", seed, err, t.Name(), seed)
 		}
+		saw(c)
+	}
+	return to - from
+}
+
+// TestSimEnds is TestSim with pipes and lookup buffers.
+func TestSimEnds(t *testing.T) {
+	received, despite, reunited := 0, 0, 0
+	ran := everySeed(t, *seeds, func(seed uint64) Options {
+		return Options{Seed: seed, Ends: true}
+	}, func(c *Cluster) {
 		received += c.received
 		despite += c.despite
 		reunited += c.reunited
-	}
+	})
 	if reunited == 0 && *one == 0 && enough() {
 		t.Error("no home met a node again that had items of it of which it had not heard: what holds of them is not looked at any more")
 	}
-	t.Logf("%d seeds, %d items received, %d again after long partitions, after %d of which a word was due", to-from, received, despite, reunited)
+	t.Logf("%d seeds, %d items received, %d again after long partitions, after %d of which a word was due", ran, received, despite, reunited)
 }
 
 // TestSimTight is both with daemons that keep little for their peers: whoever is put off gets in once there is room, and in the end there is.
 func TestSimTight(t *testing.T) {
-	from, to := *first, *first+uint64(*seeds)/2
-	if *one != 0 {
-		from, to = *one, *one+1
-	}
 	crowded := 0
-	for seed := from; seed < to; seed++ {
-		o := Options{Seed: seed, Tight: true, Ends: seed%2 == 0}
-		if *one != 0 && testing.Verbose() {
-			o.Trace = func(line string) { fmt.Println(line) }
-		}
-		c, err := live(o)
-		if err != nil {
-			t.Fatalf("seed %d: %v\nreplay: go test ./daemon/transfer/sim -run '^TestSimTight$' -seed=%d -v", seed, err, seed)
-		}
+	ran := everySeed(t, *seeds/2, func(seed uint64) Options {
+		return Options{Seed: seed, Tight: true, Ends: seed%2 == 0}
+	}, func(c *Cluster) {
 		crowded += c.crowded
-	}
+	})
 	if crowded == 0 && *one == 0 && enough() {
 		t.Error("there was always room: the limits bound nothing")
 	}
-	t.Logf("%d seeds, %d times there was no room", to-from, crowded)
+	t.Logf("%d seeds, %d times there was no room", ran, crowded)
 }
 
 // TestSimMad is all of them with a node that is mad: it costs the others what they have with it, and nothing of what they have among them.
 func TestSimMad(t *testing.T) {
-	from, to := *first, *first+uint64(*seeds)/8 // these have most to do
-	if *one != 0 {
-		from, to = *one, *one+1
-	}
 	strange := 0
-	for seed := from; seed < to; seed++ {
-		o := Options{Seed: seed, Mad: true, Ends: seed%3 == 0, Tight: seed%5 == 0}
-		if *one != 0 && testing.Verbose() {
-			o.Trace = func(line string) { fmt.Println(line) }
-		}
-		c, err := live(o)
-		if err != nil {
-			t.Fatalf("seed %d: %v\nreplay: go test ./daemon/transfer/sim -run '^TestSimMad$' -seed=%d -v", seed, err, seed)
-		}
+	ran := everySeed(t, *seeds/8, func(seed uint64) Options { // these have most to do
+		return Options{Seed: seed, Mad: true, Ends: seed%3 == 0, Tight: seed%5 == 0}
+	}, func(c *Cluster) {
 		strange += c.mad.strange
-	}
-	t.Logf("%d seeds, %d messages that no machine meant", to-from, strange)
+	})
+	t.Logf("%d seeds, %d messages that no machine meant", ran, strange)
 }
 
 // TestSimRagged is TestSim with offers that lack blocks, ranks that cut tokens in ways of their own, and copies of slices that come late.
 func TestSimRagged(t *testing.T) {
-	from, to := *first, *first+uint64(*seeds)/2
-	if *one != 0 {
-		from, to = *one, *one+1
-	}
 	lacked, spoiled, uneven := 0, 0, 0
-	for seed := from; seed < to; seed++ {
-		o := Options{Seed: seed, Ragged: true, Unrest: seed%3 == 0, Tight: seed%5 == 0, Mad: seed%7 == 0}
-		if *one != 0 && testing.Verbose() {
-			o.Trace = func(line string) { fmt.Println(line) }
-		}
-		c, err := live(o)
-		if err != nil {
-			t.Fatalf("seed %d: %v\nreplay: go test ./daemon/transfer/sim -run '^TestSimRagged$' -seed=%d -v", seed, err, seed)
-		}
+	ran := everySeed(t, *seeds/2, func(seed uint64) Options {
+		return Options{Seed: seed, Ragged: true, Unrest: seed%3 == 0, Tight: seed%5 == 0, Mad: seed%7 == 0}
+	}, func(c *Cluster) {
 		lacked += c.lacked
 		spoiled += c.spoiled
 		uneven += c.uneven
-	}
+	})
 	if (lacked == 0 || spoiled == 0 || uneven == 0) && *one == 0 && enough() {
 		t.Error("no such takes: what holds of them is not looked at any more")
 	}
-	t.Logf("%d seeds, %d takes lacked blocks, %d of these were spoiled while they waited for their fence, %d lists were for ranks that differ", to-from, lacked, spoiled, uneven)
+	t.Logf("%d seeds, %d takes lacked blocks, %d of these were spoiled while they waited for their fence, %d lists were for ranks that differ", ran, lacked, spoiled, uneven)
 }
 
 func replay(t *testing.T, seed uint64) {
