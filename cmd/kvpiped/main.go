@@ -56,9 +56,12 @@ func run(args []string) error {
 
 // serve runs until SIGTERM or SIGINT. SIGHUP makes it read the file again.
 func serve(o *options, c config.Config) error {
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-	defer signal.Stop(signals)
+	// Requests to stop have a channel of their own: many SIGHUPs, also while the daemon starts, take no place from them.
+	ends, hups := make(chan os.Signal, 4), make(chan os.Signal, 1)
+	signal.Notify(ends, syscall.SIGTERM, syscall.SIGINT)
+	signal.Notify(hups, syscall.SIGHUP)
+	defer signal.Stop(ends)
+	defer signal.Stop(hups)
 	signal.Ignore(syscall.SIGPIPE) // if the log's reader goes away, records are lost, but the daemon goes on
 	d, err := daemon.New(c, daemon.Options{Dev: o.dev, Version: version.String(), Sys: o.sys, Sockets: activation.FilesWithNames()})
 	if err != nil {
@@ -80,14 +83,12 @@ func serve(o *options, c config.Config) error {
 		select {
 		case err := <-done:
 			return err
-		case s := <-signals:
-			if s == syscall.SIGHUP {
-				select {
-				case reload <- struct{}{}:
-				default: // one is pending, and will read the file as it is now
-				}
-				continue
+		case <-hups:
+			select {
+			case reload <- struct{}{}:
+			default: // one is pending, and will read the file as it is now
 			}
+		case s := <-ends:
 			if stops.again(s, time.Now()) {
 				return errors.New("stopped at once by a second signal: transfers in flight were not waited for")
 			}
