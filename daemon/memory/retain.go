@@ -12,7 +12,7 @@ import (
 // back reads as zeros.
 //
 // Two things are not given back, and count as kept: a memfd in which another region of any session lies, and the pages
-// of a memfd behind the region, since others may use those without having registered them.
+// of a memfd before and behind the region, since others may use those without having registered them.
 //
 // Retain is for memory that nobody writes any more. It returns how many bytes stay, in whole pages. Register, Remove
 // and Close wait for it; giving back takes a while.
@@ -70,6 +70,7 @@ func (r *Region) shrink(pages *pageSet) (left uint64, err error) {
 	left = uint64(len(r.whole))
 	alone := true
 	pages.holes(func(from, to int) {
+		from = max(from, int(r.skip)/r.page*r.page) // the page in which the region begins
 		for step := max(punchStep, r.page); alone && from < to; from += step {
 			b := r.whole[from:min(from+step, to)]
 			var e error

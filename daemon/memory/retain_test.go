@@ -145,6 +145,32 @@ func TestRetainBehindTheRegion(t *testing.T) {
 	}
 }
 
+// TestRetainBeforeTheRegion: nor are the pages before the one in which the region begins. That one counts as the region's.
+func TestRetainBeforeTheRegion(t *testing.T) {
+	const page, size, skip = 4096, 8 * 4096, 3*4096 + 64
+	for _, last := range []bool{true, false} { // whether the region's last page is wanted; else the region is removed
+		pool := NewPool(Limits{})
+		s := NewSpace(pool, "")
+		fd := memfd(t, size, good)
+		id, err := s.RegisterAfter(fd, skip, size-skip)
+		noErr(t, err)
+		kept, err := s.Retain(func(mark func(layout.RegionID, uint64, uint64)) {
+			if last {
+				mark(id, size-skip-1, 1)
+			}
+		})
+		noErr(t, err)
+		want, accounted := int64(3*page), uint64(0)
+		if last {
+			want, accounted = 4*page, 4*page
+		}
+		if got := allocated(t, fd); got != want || kept != accounted || s.Used() != accounted || pool.Bytes() != accounted {
+			t.Errorf("last page wanted %v: %d bytes allocated, %d kept, %d and %d are accounted for; must be %d and %d", last, got, kept, s.Used(), pool.Bytes(), want, accounted)
+		}
+		s.Close()
+	}
+}
+
 // TestRetainNothing: what is unmapped keeps nothing, whatever is behind it.
 func TestRetainNothing(t *testing.T) {
 	const page, size = 4096, 64 * 4096
