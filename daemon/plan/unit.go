@@ -107,7 +107,7 @@ func alike(s []segment) int {
 		tokens := min(first.track.src.size, first.track.dst.size)
 		one, two := makePart(first, 1, 0, 0), makePart(first, 2, src, dst)
 		n1, n2 := one.nest(tokens, atBoth), two.nest(tokens, atBoth)
-		if n1.pieces() != n2.pieces() {
+		if n2.pieces() > n1.pieces() {
 			return 0
 		}
 	}
