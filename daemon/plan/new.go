@@ -110,7 +110,7 @@ func (b *builder) reset() {
 	}
 	clear(b.tracks)
 	clear(b.segments)
-	clear(b.sources)
+	clear(b.sources[:cap(b.sources)]) // of earlier lists, too, which may have had more
 	*b = builder{tracks: b.tracks[:0], segments: b.segments[:0], sources: b.sources[:0]}
 }
 
