@@ -23,6 +23,7 @@ type list struct {
 	size       uint64 // tokens per block
 	first, end uint64 // tokens
 	skip       uint64 // block number of ids[0]
+	blocks     uint64 // all ids are below it
 }
 
 // span is a run of tokens that move.
@@ -33,14 +34,15 @@ type span struct {
 
 func makeList(b *layout.BlockList, g *layout.Group) list {
 	if g.Kind == layout.Opaque {
-		return list{ids: b.IDs, size: 1, end: uint64(len(b.IDs))}
+		return list{ids: b.IDs, size: 1, end: uint64(len(b.IDs)), blocks: g.NumBlocks}
 	}
 	size := uint64(g.BlockSize)
-	return list{ids: b.IDs, size: size, first: uint64(b.FirstToken), end: uint64(b.FirstToken) + uint64(b.NTokens), skip: uint64(b.FirstToken) / size}
+	first := uint64(b.FirstToken)
+	return list{ids: b.IDs, size: size, first: first, end: first + uint64(b.NTokens), skip: first / size, blocks: g.NumBlocks}
 }
 
 func (l *list) same(m *list) bool {
-	return len(l.ids) == len(m.ids) && l.size == m.size && l.first == m.first && l.end == m.end && (len(l.ids) == 0 || &l.ids[0] == &m.ids[0])
+	return len(l.ids) == len(m.ids) && l.size == m.size && l.first == m.first && l.end == m.end && l.blocks == m.blocks && (len(l.ids) == 0 || &l.ids[0] == &m.ids[0])
 }
 
 // track returns the track from a source's list to the current consumer list.
@@ -84,11 +86,11 @@ func (b *builder) findTrack(from *source, consumer *layout.BlockList, group *lay
 		t.spans = b.plan.room.spans[:0]
 	}
 	t.group, t.src, t.dst = group.ID, src, dst
-	srcHoles, err := t.src.scan(from.group)
+	srcHoles, err := t.src.scan(t.group)
 	if err != nil {
 		return nil, fmt.Errorf("plan: %w: producer: %w", ErrInvalid, err)
 	}
-	dstHoles, err := t.dst.scan(group)
+	dstHoles, err := t.dst.scan(t.group)
 	if err != nil {
 		return nil, fmt.Errorf("plan: %w: consumer: %w", ErrInvalid, err)
 	}
@@ -106,15 +108,15 @@ func (b *builder) findTrack(from *source, consumer *layout.BlockList, group *lay
 }
 
 // scan checks the range of the ids and reports holes.
-func (l *list) scan(g *layout.Group) (holes bool, err error) {
-	blocks := uint32(g.NumBlocks)
+func (l *list) scan(group uint32) (holes bool, err error) {
+	blocks := uint32(l.blocks)
 	if layout.IsAdjacent(l.ids) && l.ids[len(l.ids)-1] < blocks {
 		return false, nil
 	}
 	for i, id := range l.ids {
 		if id >= blocks {
 			if id != layout.NoBlock {
-				return false, fmt.Errorf("blocks: group %d: id %d at position %d; the group has %d blocks", g.ID, id, i, blocks)
+				return false, fmt.Errorf("blocks: group %d: id %d at position %d; the group has %d blocks", group, id, i, blocks)
 			}
 			holes = true
 		}
