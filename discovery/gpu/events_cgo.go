@@ -68,7 +68,8 @@ func (l *library) report(e nvml.EventData) (report, answer) {
 			continue
 		}
 		for _, i := range c.Instances {
-			if uint32(i.GPU) == e.GpuInstanceId && uint32(i.Compute) == e.ComputeInstanceId {
+			// Neither number is known of some instances: -1, which looks like what NVML says of the GPU as a whole.
+			if i.GPU >= 0 && uint32(i.GPU) == e.GpuInstanceId && uint32(i.Compute) == e.ComputeInstanceId {
 				out.instance = i.UUID
 			}
 		}

@@ -54,6 +54,7 @@ func newSource(c Config) (source, Inventory) {
 }
 
 func (l *library) open() Inventory {
+	l.driver, l.cuda = "", "" // another driver may be loaded by now, or none
 	if why := l.load(); why.State != OK {
 		return why
 	}

@@ -312,6 +312,35 @@ func TestXidOfInstance(t *testing.T) {
 	}
 }
 
+// TestXidOfNoInstance: an error of the GPU as a whole is of no instance, not even of one whose numbers NVML does not tell.
+func TestXidOfNoInstance(t *testing.T) {
+	l, box, _ := opened(t, fakenvml.Scenario(t, "mig"))
+	l.has["nvmlDeviceGetGpuInstanceId"] = false
+	l.read()
+	box.Say("GPU-m0", "xid 79")
+	if r, what := l.ask(); what != arrived || r != (report{uuid: "GPU-m0", code: 79}) {
+		t.Errorf("%+v, %v", r, what)
+	}
+}
+
+// TestDriverGoes: of a driver that is no longer loaded no version is told.
+func TestDriverGoes(t *testing.T) {
+	text := fakenvml.Scenario(t, "a100")
+	l, box, i := opened(t, text)
+	if i.Driver == "" || i.CUDA == "" {
+		t.Fatalf("%+v", i)
+	}
+	l.close()
+	box.Set("init 9\n" + text)
+	if i := l.open(); i.State != NoDriver || i.Driver != "" || i.CUDA != "" {
+		t.Errorf("%+v", i)
+	}
+	box.Set(text)
+	if i := l.open(); i.State != OK || i.Driver == "" || i.CUDA == "" {
+		t.Errorf("%+v", i)
+	}
+}
+
 func TestProfiles(t *testing.T) {
 	const a100 = 42505273344 // of 40 GB
 	for _, c := range []struct {
