@@ -52,6 +52,10 @@ func (d *Daemon) listenPeers() error {
 	}
 	if passed != nil {
 		l, err := peerSocket(passed, d.cfg.Listen)
+		if t, ok := passed.(*net.TCPListener); ok && unnamed(err, d.cfg.Listen) && !d.opts.Dev {
+			d.log.Warn("the service manager's socket for peers is used as it is: listen may be another address, whose name cannot be looked up", "socket", t.Addr(), "listen", d.cfg.Listen, "error", err)
+			l, err = t, nil
+		}
 		if err != nil {
 			return errors.Join(err, passed.Close())
 		}
@@ -76,10 +80,9 @@ func (d *Daemon) port(key, addr, fix string) (*pulse.Listener, error) {
 	if err == nil {
 		return pulse.Listen(l), nil
 	}
-	host, _, _ := net.SplitHostPort(addr)
-	level, unknown := slog.LevelError, (*net.DNSError)(nil)
+	level, unknown := slog.LevelError, unnamed(err, addr)
 	switch zone := missing(addr); {
-	case errors.As(err, &unknown) && unknown.Name == host && !d.opts.Dev:
+	case unknown && !d.opts.Dev:
 		err = fmt.Errorf("%s: the name in %q cannot be looked up: give an address, or see to the name: %w", key, addr, err)
 	case zone != "":
 		level = slog.LevelWarn // as for any address that is not there yet
@@ -93,7 +96,7 @@ func (d *Daemon) port(key, addr, fix string) (*pulse.Listener, error) {
 		}
 	}
 	at := net.Addr(name(addr))
-	if unknown == nil {
+	if !unknown {
 		resolved, failed := net.ResolveTCPAddr("tcp", addr)
 		if failed != nil {
 			return nil, errors.Join(err, failed)
@@ -111,6 +114,13 @@ func (d *Daemon) port(key, addr, fix string) (*pulse.Listener, error) {
 	d.log.Log(context.Background(), level, "nobody can connect here yet; the rest of the daemon runs, and tries again", "address", addr, "error", err)
 	d.closed.shut(key, err)
 	return pulse.Listen(p), nil
+}
+
+// unnamed reports whether an error says that the host's name in an address cannot be looked up.
+func unnamed(err error, addr string) bool {
+	host, _, _ := net.SplitHostPort(addr)
+	unknown := (*net.DNSError)(nil)
+	return errors.As(err, &unknown) && unknown.Name == host
 }
 
 // listenClients takes the service manager's socket for engines, or makes it.

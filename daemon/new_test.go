@@ -48,10 +48,10 @@ func completed(t *testing.T) config.Config {
 	return cfg
 }
 
-// inService is a daemon that is not run, and not for development.
-func inService(t *testing.T, cfg config.Config) *Daemon {
+// inService is a daemon that is not run, and not for development. The service manager may pass it sockets.
+func inService(t *testing.T, cfg config.Config, passed map[string][]*os.File) *Daemon {
 	t.Helper()
-	d, err := New(cfg, Options{Version: "test", Log: slog.New(slog.DiscardHandler)})
+	d, err := New(cfg, Options{Version: "test", Sockets: passed, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestNewThatFails(t *testing.T) {
 func TestANameThatNobodyKnowsYet(t *testing.T) {
 	cfg := completed(t)
 	cfg.Listen, cfg.Metrics = "a.invalid:7650", "a.invalid:7651"
-	d := inService(t, cfg)
+	d := inService(t, cfg, nil)
 	for i, p := range d.closed.problems() {
 		if key := []string{"listen", "metrics"}[i]; p.kind != key || !strings.HasPrefix(p.text, key+`: the name in "a.invalid:765`) {
 			t.Errorf("%+v", p)
@@ -128,6 +128,25 @@ func TestANameThatNobodyKnowsYet(t *testing.T) {
 	}
 }
 
+// TestAPassedSocketWhoseNameNobodyKnowsYet: the service manager's socket for peers is used, though it cannot be compared with such a name.
+func TestAPassedSocketWhoseNameNobodyKnowsYet(t *testing.T) {
+	manager, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer manager.Close()
+	passed, err := manager.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := completed(t)
+	cfg.Listen, cfg.Metrics = "a.invalid:7650", "off"
+	d := inService(t, cfg, map[string][]*os.File{socketPeer: {passed}})
+	if got, want := d.listenAddr(), manager.Addr().String(); got != want {
+		t.Errorf("it listens at %q, want %s", got, want)
+	}
+}
+
 // TestAPortThatAnotherHasYet is advertised all the same.
 func TestAPortThatAnotherHasYet(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -137,7 +156,7 @@ func TestAPortThatAnotherHasYet(t *testing.T) {
 	defer taken.Close()
 	cfg := completed(t)
 	cfg.Listen, cfg.Metrics = taken.Addr().String(), "off"
-	d := inService(t, cfg)
+	d := inService(t, cfg, nil)
 	if got := d.advertise(); got != cfg.Listen {
 		t.Errorf("other nodes are to dial %q, not %s", got, cfg.Listen)
 	}
