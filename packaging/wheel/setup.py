@@ -58,8 +58,9 @@ class Build(build_py):
     def run(self):
         super().run()
         package = Path(self.build_lib).resolve() / "kvpipe"
-        if not (package / SONAME).exists():
-            (package / "bin").mkdir(parents=True, exist_ok=True)
+        if NATIVE.is_dir():
+            shutil.rmtree(package / "bin", ignore_errors=True)  # of another build in this tree, which may have had a go or not
+            (package / "bin").mkdir(parents=True)
             library(package / SONAME)
             programs(package / "bin")
 

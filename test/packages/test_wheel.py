@@ -97,10 +97,10 @@ def test_without_programs_it_says_what_to_install(env):
     assert done.returncode == 1 and b"kvpiped is neither in this package" in done.stderr
 
 
-def build(folder, **env):
-    """What pip says of building the source distribution, and the names in the wheel that it makes."""
+def build(folder, source=None, **env):
+    """What pip says of building the source distribution, or a folder it was unpacked to, and the names in the wheel that it makes."""
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-cache-dir", "wheel", "-v", "--no-build-isolation", "--no-deps",
-           "--no-index", "-w", folder, only("kvpipe-*.tar.gz")]
+           "--no-index", "-w", folder, source or only("kvpipe-*.tar.gz")]
     done = subprocess.run(pip, env=dict(os.environ, **env), timeout=LIMIT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
     assert done.returncode == 0, done.stdout
     (built,) = folder.glob("*.whl")
@@ -116,12 +116,28 @@ def test_the_source_builds_without_go(tmp_path):
 
 
 def test_the_source_builds_programs_with_go(tmp_path):
-    """A go that is quick: what the real one makes, test_source.py looks at."""
-    go = tmp_path / "go"
-    go.write_text('#!/bin/sh\n[ -f go.mod ] && [ -d "$(eval echo \\${$#})" ] || exit 1\nwhile [ "$1" != -o ]; do shift; done\n: >"$2" && chmod 755 "$2"\n')
-    go.chmod(0o755)
-    _, names = build(tmp_path, GO=str(go), CC=str(fake_compiler(tmp_path)))
+    _, names = build(tmp_path, GO=str(fake_go(tmp_path)), CC=str(fake_compiler(tmp_path)))
     assert {"kvpipe/libkvpipe.so.0", "kvpipe/bin/kvpiped", "kvpipe/bin/kvpipectl"} <= set(names)
+
+
+def test_what_was_built_before_is_not_in_the_way(tmp_path):
+    """Go may have been installed since; and who asks for the library alone gets nothing else."""
+    subprocess.run(["tar", "-C", tmp_path, "-xf", only("kvpipe-*.tar.gz")], check=True)
+    (source,) = tmp_path.glob("kvpipe-*")
+    tools = {"GO": str(fake_go(tmp_path)), "CC": str(fake_compiler(tmp_path))}
+    for without in ("1", "0", "1"):
+        _, names = build(tmp_path, source, KVPIPE_NO_DAEMON=without, **tools)
+        found = sorted(name for name in names if name.startswith("kvpipe/bin/"))
+        assert found == ([] if without == "1" else ["kvpipe/bin/kvpipectl", "kvpipe/bin/kvpiped"])
+        assert "kvpipe/libkvpipe.so.0" in names
+
+
+def fake_go(folder):
+    """A go that is quick: what the real one makes, test_source.py looks at."""
+    path = folder / "go"
+    path.write_text('#!/bin/sh\n[ -f go.mod ] && [ -d "$(eval echo \\${$#})" ] || exit 1\nwhile [ "$1" != -o ]; do shift; done\n: >"$2" && chmod 755 "$2"\n')
+    path.chmod(0o755)
+    return path
 
 
 def fake_compiler(folder):
