@@ -120,5 +120,5 @@ func (d *Daemon) summary(ctx context.Context) (string, error) {
 			text += "; no peers: " + err.Error()
 		}
 	}
-	return text, nil
+	return strings.ReplaceAll(text, "\n", "; "), nil // an error may have a line for each of several files
 }

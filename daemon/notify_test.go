@@ -13,6 +13,8 @@ import (
 
 	sd "github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/sys/unix"
+
+	"github.com/kvpipe/kvpipe/daemon/config"
 )
 
 // manager is a service manager's end of sd_notify(3).
@@ -100,6 +102,19 @@ func TestNotify(t *testing.T) {
 	stopping, _ := m.await("STOPPING=1")
 	if text := strings.Join(stopping, " "); !strings.Contains(text, "EXTEND_TIMEOUT_USEC=30000000") { // drain_wait and 20 s
 		t.Errorf("stopping: %s", text)
+	}
+}
+
+// TestStatusIsOneLine: the manager shows one, and takes further ones for words of their own. A problem can have several.
+func TestStatusIsOneLine(t *testing.T) {
+	m, dir := newManager(t), t.TempDir()
+	files := config.TLS{CA: filepath.Join(dir, "ca.crt"), Cert: filepath.Join(dir, "a.crt"), Key: filepath.Join(dir, "a.key")}
+	start(t, "a", "", func(c *config.Config) { c.TLS = files })
+	message, status := m.await("STATUS=")
+	for _, want := range []string{files.CA, files.Cert, files.Key, "kvpipectl certs"} {
+		if !strings.Contains(status, want) {
+			t.Errorf("it lacks %s: %q", want, message)
+		}
 	}
 }
 
