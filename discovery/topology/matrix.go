@@ -121,9 +121,12 @@ func (t *Topology) legend(w io.Writer) {
 
 // describe says in one line what a device is.
 func (d *Device) describe() string {
-	parts := []string{orNA(d.Name), d.PCI}
+	parts := []string{orNA(d.Name)}
 	if d.Netdev != "" && d.Netdev != d.Name {
 		parts[0] += " (" + d.Netdev + ")"
+	}
+	if d.PCI != "" {
+		parts = append(parts, d.PCI)
 	}
 	if d.Root != "" {
 		parts = append(parts, "at "+d.Root)

@@ -76,6 +76,18 @@ func TestBestNICs(t *testing.T) {
 	}
 }
 
+// TestNoAddress: of a GPU that cannot even be opened no address is known, which is nobody's mistake in writing one.
+func TestNoAddress(t *testing.T) {
+	top := Read(t.TempDir(), []GPU{{NUMA: -1, MemoryNode: -1}}, nil)
+	if d := top.Devices[0]; d.Problem != "its PCI address is not known" {
+		t.Errorf("%+v", d)
+	}
+	var out strings.Builder
+	if err := top.Matrix(&out); err != nil || !strings.Contains(out.String(), "\n  GPU0: N/A; its PCI address is not known\n") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+}
+
 // TestVanished: devices that went away since they were listed cost nobody else, and the matrix says why it does not know.
 func TestVanished(t *testing.T) {
 	root, gpus, nics := machine(t, "dgx-h100")

@@ -21,6 +21,10 @@ type tree struct {
 func (s tree) place(d *Device, pci string, numa int) {
 	d.Node, d.Bridges = numa, []string{}
 	defer func() { d.CPUs = s.near(d) }()
+	if pci == "" {
+		d.Problem = "its PCI address is not known"
+		return
+	}
 	addr, err := Address(pci)
 	if err != nil {
 		d.PCI, d.Problem = pci, err.Error()
