@@ -193,32 +193,19 @@ func address(l nic.Link, a netip.Addr) peer.Address {
 
 // Paths implements peer.Rails. It returns the pairs of addresses between which packets really leave by the NIC that has
 // the local address. A NIC that has the peer on a network of its own needs no gateway: its pairs that have one are left
-// out. First comes each NIC's pair with the peer's NIC at the same place in the list, then with the next.
+// out. The pairs are in the order of couples.
 func (n *nics) Paths(to []peer.Address) (out []peer.Path) {
-	rules := n.rules.Load()
 	direct := map[string]bool{} // NICs with a path without a gateway
 	var through []bool
 	links := n.watcher.Current().Links
 	node := n.memoryNode(links)
 	var routes nic.Routes
 	defer routes.Close()
-	for shift := range to {
-		place := 0
-		for _, l := range links {
-			own := rules.Routable(l)
-			for _, a := range own {
-				t := to[(place+shift)%len(to)]
-				if a.Is4() != t.IP.Is4() {
-					continue
-				}
-				if r, err := routes.Find(a, t.IP); err == nil && r.Link == l.Index {
-					out, through = append(out, peer.Path{From: address(l, a), To: t, Near: node >= 0 && l.NUMA == node}), append(through, !r.Direct)
-					direct[l.Name] = direct[l.Name] || r.Direct
-				}
-			}
-			if len(own) > 0 {
-				place++
-			}
+	for _, p := range couples(n.rules.Load(), links, to) {
+		if r, err := routes.Find(p.from, p.to.IP); err == nil && r.Link == p.link.Index {
+			out = append(out, peer.Path{From: address(*p.link, p.from), To: p.to, Near: node >= 0 && p.link.NUMA == node})
+			through = append(through, !r.Direct)
+			direct[p.link.Name] = direct[p.link.Name] || r.Direct
 		}
 	}
 	kept := out[:0]
@@ -228,6 +215,36 @@ func (n *nics) Paths(to []peer.Address) (out []peer.Path) {
 		}
 	}
 	return kept
+}
+
+// couple is an address of a NIC and one of a peer's.
+type couple struct {
+	link *nic.Link
+	from netip.Addr
+	to   peer.Address
+}
+
+// couples returns all pairs of addresses of one family. First comes each NIC's pair with the peer's NIC at the same place
+// among those with an address of that family, then with the next.
+func couples(rules *nic.Rules, links []nic.Link, to []peer.Address) (out []couple) {
+	for _, v4 := range []bool{true, false} {
+		var mine []couple
+		for i := range links {
+			for _, a := range rules.Routable(links[i]) {
+				if a.Is4() == v4 {
+					mine = append(mine, couple{link: &links[i], from: a})
+				}
+			}
+		}
+		theirs := slices.DeleteFunc(slices.Clone(to), func(t peer.Address) bool { return t.IP.Is4() != v4 })
+		for shift := range theirs {
+			for place, c := range mine {
+				c.to = theirs[(place+shift)%len(theirs)]
+				out = append(out, c)
+			}
+		}
+	}
+	return out
 }
 
 // memoryNode returns the NUMA node that NICs should be on, or -1 if it does not matter or is not known.

@@ -12,6 +12,8 @@ import (
 
 	"github.com/kvpipe/kvpipe/daemon/admin"
 	"github.com/kvpipe/kvpipe/daemon/config"
+	"github.com/kvpipe/kvpipe/daemon/peer"
+	"github.com/kvpipe/kvpipe/discovery/nic"
 )
 
 // A daemon says what it knows of NICs; a name in nic_allow that is not there is said too, and keeps nothing from running.
@@ -104,6 +106,46 @@ func TestRDMADevicesAreShown(t *testing.T) {
 	}
 	if all, want := get[admin.Status](n, "status").Warnings, "gid_index = 7: port mlx5_0/1 has no such GID"; !slices.Contains(all, want) {
 		t.Errorf("status warns of %q", all)
+	}
+}
+
+// Of two nodes that are alike, first each NIC is paired with the one at its own place, whatever else either has.
+func TestCouples(t *testing.T) {
+	link := func(name string, addresses ...string) nic.Link {
+		l := nic.Link{Name: name, Kind: "ethernet", Up: true}
+		for _, a := range addresses {
+			l.Addresses = append(l.Addresses, netip.MustParsePrefix(a))
+		}
+		return l
+	}
+	links := []nic.Link{link("mgmt", "fd00::1/64"), link("down"), link("rail0", "10.0.0.1/31", "fd00:1::1/64"), link("rail1", "10.0.1.1/31", "fd00:2::1/64")}
+	to := func(nic, ip string) peer.Address { return peer.Address{NIC: nic, IP: netip.MustParseAddr(ip)} }
+	for _, c := range []struct {
+		name string
+		to   []peer.Address
+		want []string
+	}{
+		{"nobody", nil, nil},
+		{"IPv4", []peer.Address{to("rail0", "10.0.0.0"), to("rail1", "10.0.1.0")}, []string{"rail0 rail0", "rail1 rail1", "rail0 rail1", "rail1 rail0"}},
+		{
+			"IPv6", []peer.Address{to("mgmt", "fd00::"), to("rail0", "fd00:1::"), to("rail1", "fd00:2::")},
+			[]string{"mgmt mgmt", "rail0 rail0", "rail1 rail1", "mgmt rail0", "rail0 rail1", "rail1 mgmt", "mgmt rail1", "rail0 mgmt", "rail1 rail0"},
+		},
+		{
+			"both", []peer.Address{to("rail0", "10.0.0.0"), to("rail0", "fd00:1::"), to("rail1", "10.0.1.0")},
+			[]string{"rail0 rail0", "rail1 rail1", "rail0 rail1", "rail1 rail0", "mgmt rail0", "rail0 rail0", "rail1 rail0"},
+		},
+	} {
+		var got []string
+		for _, p := range couples(new(nic.Rules), links, c.to) {
+			got = append(got, p.link.Name+" "+p.to.NIC)
+			if p.from.Is4() != p.to.IP.Is4() {
+				t.Errorf("%s: from %s to %s", c.name, p.from, p.to.IP)
+			}
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, diff)
+		}
 	}
 }
 
