@@ -18,6 +18,66 @@ def test_they_parse(path):
     assert "[[" not in path.read_text()
 
 
+# A systemd that notes what it is asked to do. Its units are files in enabled/ and active/.
+SYSTEMCTL = """#!/bin/sh
+for word; do case $word in -*) ;; *) words="$words $word" ;; esac; done
+set -- $words
+verb=$1
+shift
+case $verb in
+is-enabled) [ -e enabled/$1 ] && echo enabled ;;
+is-active) [ -e active/$1 ] ;;
+start | restart) for unit; do echo "$verb $unit" >>asked && touch active/$unit; done ;;
+esac
+"""
+# Debian's way to ask it: what is disabled is not started, and what runs all the same is restarted.
+INVOKE = """#!/bin/sh
+verb=$1
+shift
+for unit; do
+	if [ -e enabled/$unit ] || [ "$verb" = restart -a -e active/$unit ]; then systemctl $verb $unit; fi
+done
+"""
+
+
+ALL = "kvpiped.socket kvpiped-peer.socket kvpiped.service"
+USUAL = "kvpiped.socket kvpiped.service"
+# What was configured before, what is enabled, what is active, and what is asked for.
+LIVES = {
+    "an installation": ("", USUAL, "", "start kvpiped.socket, restart kvpiped.service"),
+    "an upgrade": ("1.0", ALL, ALL, "restart kvpiped.service"),
+    "an upgrade, the peers' socket not in use yet": ("1.0", ALL, USUAL, "restart kvpiped.service"),
+    "back after a removal": ("1.0", ALL, "", "start kvpiped.socket, start kvpiped-peer.socket, restart kvpiped.service"),
+    "back, with a daemon that its socket starts": ("1.0", "kvpiped.socket", "", "start kvpiped.socket"),
+    "back, disabled": ("1.0", "", "", ""),
+}
+
+
+@pytest.mark.parametrize("before, enabled, active, asked", LIVES.values(), ids=LIVES)
+def test_what_is_enabled_runs_after_installation(tmp_path, before, enabled, active, asked):
+    """Sockets come before the daemon, which would open the peers' port itself. Those of one that runs are left alone."""
+    text = (ROOT / "packaging/nfpm/deb/kvpiped.postinst").read_text()
+    for folder in ("/run/systemd/system", "/usr/lib/systemd/system", "/etc/kvpipe", "/usr/share/kvpipe"):
+        (tmp_path / folder[1:]).mkdir(parents=True)
+        text = re.sub(rf"(?<=[\s=]){folder}", f"{tmp_path}{folder}", text)
+    (tmp_path / "postinst").write_text(text)
+    for name in ("kvpiped.socket", "kvpiped-peer.socket", "kvpiped.service"):
+        shutil.copy(ROOT / "packaging/systemd" / name, tmp_path / "usr/lib/systemd/system")
+    for folder, units in (("enabled", enabled), ("active", active)):
+        (tmp_path / folder).mkdir()
+        for unit in units.split():
+            (tmp_path / folder / unit).touch()
+    (tmp_path / "bin").mkdir()
+    for name, program in (("systemctl", SYSTEMCTL), ("deb-systemd-invoke", INVOKE),
+                          *((name, "#!/bin/sh\n") for name in ("systemd-sysusers", "systemd-tmpfiles", "deb-systemd-helper"))):
+        (tmp_path / "bin" / name).write_text(program)
+        (tmp_path / "bin" / name).chmod(0o755)
+    (tmp_path / "asked").touch()
+    env = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin"}
+    subprocess.run(["sh", "postinst", "configure", before], cwd=tmp_path, env=env, check=True, stderr=subprocess.DEVNULL)
+    assert ", ".join((tmp_path / "asked").read_text().split("\n")[:-1]) == asked
+
+
 def test_the_guest_s_packages_are_beside_those_of_a_release():
     """build/packages is what SHA256SUMS lists."""
     said = subprocess.run(["make", "-n", "guest-packages"], cwd=ROOT, check=True, stdout=subprocess.PIPE, universal_newlines=True).stdout
