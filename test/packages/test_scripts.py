@@ -2,7 +2,9 @@
 
 import os
 import re
+import shlex
 import shutil
+import signal
 import subprocess
 
 import pytest
@@ -76,6 +78,19 @@ def test_what_is_enabled_runs_after_installation(tmp_path, before, enabled, acti
     env = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin"}
     subprocess.run(["sh", "postinst", "configure", before], cwd=tmp_path, env=env, check=True, stderr=subprocess.DEVNULL)
     assert ", ".join((tmp_path / "asked").read_text().split("\n")[:-1]) == asked
+
+
+def test_a_reload_needs_nothing_that_a_small_system_lacks(tmp_path):
+    """Of Debian's, /bin/kill is procps'. The shell has one of its own."""
+    unit = (ROOT / "packaging/systemd/kvpiped.service").read_text()
+    reload = shlex.split(re.search(r"^ExecReload=(.*)$", unit, flags=re.M)[1])
+    assert {reload[0], re.search(r"^ExecStart=(\S+)$", unit, flags=re.M)[1]} == {"/bin/sh", "/usr/bin/kvpiped"}
+    daemon = subprocess.Popen(["sleep", "600"])
+    try:
+        subprocess.run(reload, env={"MAINPID": str(daemon.pid), "PATH": str(tmp_path)}, check=True)
+        assert daemon.wait(60) == -signal.SIGHUP
+    finally:
+        daemon.kill()
 
 
 def test_the_guest_s_packages_are_beside_those_of_a_release():
