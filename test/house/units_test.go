@@ -47,6 +47,20 @@ func TestUnitAllowsALaterDriver(t *testing.T) {
 	}
 }
 
+// TestUnitLeavesEnginesTheirMemory: engines may run with the daemon's group as theirs, and so may what they have in /dev/shm. It is not to
+// go when the daemon is restarted.
+func TestUnitLeavesEnginesTheirMemory(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join(units, "kvpiped.service"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(b)) {
+		if strings.HasPrefix(line, "RemoveIPC=") || strings.HasPrefix(line, "DynamicUser=") { // which implies the other
+			t.Errorf("%sremoves what belongs to the group when the service stops", line)
+		}
+	}
+}
+
 // TestUnitsVerify: systemd finds nothing in the units that it does not know.
 func TestUnitsVerify(t *testing.T) {
 	dir := t.TempDir()
