@@ -6,22 +6,25 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// arm subscribes to the errors of all GPUs that report errors and are not lost.
+// arm subscribes to the errors of all GPUs that report errors, are not lost, and are not in the set yet, as after a call
+// that failed.
 func (l *library) arm() {
-	set, r := l.nvml.EventSetCreate()
-	if r != nvml.SUCCESS {
-		return
+	if l.events == nil {
+		set, r := l.nvml.EventSetCreate()
+		if r != nvml.SUCCESS {
+			return
+		}
+		l.events = set
 	}
-	l.events, l.armed = set, false
 	for _, c := range l.cards {
-		if c.dead || c.Lost {
+		if c.dead || c.Lost || c.heard {
 			continue
 		}
 		if can, r := c.nvml.GetSupportedEventTypes(); r != nvml.SUCCESS || can&nvml.EventTypeXidCriticalError == 0 {
 			continue
 		}
-		if c.nvml.RegisterEvents(nvml.EventTypeXidCriticalError, set) == nvml.SUCCESS {
-			l.armed = true
+		if c.nvml.RegisterEvents(nvml.EventTypeXidCriticalError, l.events) == nvml.SUCCESS {
+			c.heard, l.armed = true, true
 		}
 	}
 }
@@ -31,6 +34,9 @@ func (l *library) disarm() {
 		_ = l.events.Free()
 	}
 	l.events, l.armed = nil, false
+	for _, c := range l.cards {
+		c.heard = false
+	}
 }
 
 func (l *library) ask() (report, answer) {

@@ -46,7 +46,8 @@ type library struct {
 type card struct {
 	nvml nvml.Device
 	Device
-	dead bool // there is not even a handle
+	dead  bool // there is not even a handle
+	heard bool // its errors are among the events
 }
 
 func newSource(c Config) (source, Inventory) {
@@ -154,7 +155,7 @@ func (l *library) can(function string) bool {
 func (l *library) read() Inventory {
 	dma, why := l.host.dmaBuf()
 	i := Inventory{State: OK, Driver: l.driver, CUDA: l.cuda}
-	rearm := l.events == nil
+	rearm := false
 	for n, c := range l.cards {
 		if c.dead {
 			c = l.card(n)
@@ -172,8 +173,8 @@ func (l *library) read() Inventory {
 	}
 	if rearm {
 		l.disarm()
-		l.arm()
 	}
+	l.arm()
 	return i
 }
 

@@ -285,6 +285,24 @@ func TestAskingFails(t *testing.T) {
 	}
 }
 
+// TestSubscribingFails: a GPU whose errors cannot be subscribed to, as whatever call fails, is heard from the next reading on.
+func TestSubscribingFails(t *testing.T) {
+	text := fakenvml.Scenario(t, "pcie")
+	for at := range 100 { // so many that opening does not ask so often
+		box := fakenvml.Open(t, fmt.Sprintf("fail %d 999\n%s", at+1, text))
+		src, _ := newSource(Config{Library: fakenvml.Library(t)})
+		l := src.(*library)
+		l.open()
+		box.Set(text)
+		l.read()
+		box.Say("GPU-p0", "xid 31")
+		if r, what := l.ask(); what != arrived || r != (report{uuid: "GPU-p0", code: 31}) {
+			t.Errorf("call %d failed: %+v, %v", at+1, r, what)
+		}
+		l.close()
+	}
+}
+
 // TestCannotOpen: a GPU that this process may not open is listed with what is the matter, and tried again.
 func TestCannotOpen(t *testing.T) {
 	text := fakenvml.Scenario(t, "a100")
