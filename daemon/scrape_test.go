@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/kvpipe/kvpipe/daemon/admin"
+	"github.com/kvpipe/kvpipe/daemon/layout"
 	"github.com/kvpipe/kvpipe/daemon/session/sessiontest"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
@@ -20,6 +21,29 @@ func TestEndedTakesAreNotInFlight(t *testing.T) {
 	if transfers, takes := inFlight(&m); transfers != 3 || takes != 1 {
 		t.Errorf("%d ends of transfers, %d takes; want 3 and 1", transfers, takes)
 	}
+}
+
+// TestLeasesRunWhileNothingHappens: what is left of an offer's lease and of a take's time, and how old they are, is so when it is asked for,
+// not when the daemon last had something to do.
+func TestLeasesRunWhileNothingHappens(t *testing.T) {
+	n := start(t, "a", t.TempDir(), nil)
+	e := n.join("e", 2)
+	for _, op := range []transfer.Op{
+		&transfer.OfferOp{Key: []byte("k"), Token: token(), Consumers: 1, Sealed: true, Lease: 60e9, Blocks: []layout.BlockList{{NTokens: 16, IDs: []uint32{0}}}},
+		&transfer.TakeOp{Key: []byte("other"), Token: token(), TakeID: 1, Parts: 1, LayerSlot: transfer.NoSlot, Timeout: 60e9, Blocks: []layout.BlockList{{NTokens: 16, IDs: []uint32{1}}}},
+	} {
+		if _, err := e.Submit(op); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "both are there", func() bool {
+		return len(get[[]admin.Offer](n, "offers")) == 1 && len(get[[]admin.Transfer](n, "transfers")) > 0
+	})
+	offer, take := get[[]admin.Offer](n, "offers")[0], get[[]admin.Transfer](n, "transfers")[0]
+	eventually(t, "time passes for both", func() bool {
+		later, still := get[[]admin.Offer](n, "offers")[0], get[[]admin.Transfer](n, "transfers")[0]
+		return later.Age > offer.Age && later.Lease < offer.Lease && still.Age > take.Age && still.Deadline < take.Deadline
+	})
 }
 
 // TestRanks: a rank is shown of workers alone.

@@ -17,9 +17,9 @@ import (
 // view is how the daemon looks from outside: it answers for admin.Source and takes the snapshot of metrics.
 type view struct{ *Daemon }
 
-// look takes a snapshot of the machine.
+// look takes a snapshot of the machine, as of now.
 func (v view) look(ctx context.Context) (*transfer.Snapshot, error) {
-	return ask(ctx, v.driver, v.machine.Snapshot)
+	return ask(ctx, v.driver, func() *transfer.Snapshot { return v.machine.SnapshotAt(v.driver.Now()) })
 }
 
 func (v view) Status(ctx context.Context) (admin.Status, error) {

@@ -71,8 +71,13 @@ type TransferInfo struct {
 	Age       Time   // consumer: since it was submitted
 }
 
-// Snapshot copies what there is to see. It may be called between two Steps only.
-func (m *Machine) Snapshot() *Snapshot {
+// Snapshot is SnapshotAt the time of the last Step.
+func (m *Machine) Snapshot() *Snapshot { return m.SnapshotAt(m.now) }
+
+// SnapshotAt copies what there is to see at that time, before which the last Step may be long: a machine that waits
+// takes none. A smaller time counts as that of the last Step. It may be called between two Steps only.
+func (m *Machine) SnapshotAt(now Time) *Snapshot {
+	now = max(m.now, now)
 	s := &Snapshot{Draining: m.draining, Pipes: m.pipes(), Tombstones: len(m.graves.keys)}
 	for _, l := range m.engines {
 		if l.live != nil {
@@ -92,18 +97,18 @@ func (m *Machine) Snapshot() *Snapshot {
 	}
 	for _, o := range m.offers {
 		if o.item == nil {
-			s.Offers = append(s.Offers, o.info(m.now))
+			s.Offers = append(s.Offers, o.info(now))
 		}
 	}
 	for _, t := range m.takes {
-		s.Transfers = append(s.Transfers, t.info(m.now))
+		s.Transfers = append(s.Transfers, t.info(now))
 		if t.get != nil && (t.phase == phaseReaching || t.phase == phaseSeeking) {
 			s.Seeking++
 			s.HoldsSeeking += blocksIn(t.get.in.Blocks)
 		}
 	}
 	for _, v := range m.serves {
-		s.Transfers = append(s.Transfers, v.info(m.now))
+		s.Transfers = append(s.Transfers, v.info(now))
 		if v.waits() {
 			s.Parked++
 		}

@@ -22,3 +22,27 @@ func TestHoldsOfWhoWaits(t *testing.T) {
 		t.Errorf("%d gets wait with %d of %d blocks that are held, want 2 with all 3", s.Seeking, s.HoldsSeeking, s.HoldsExclusive)
 	}
 }
+
+// TestAgesGoOn: also of a machine that takes no step, because it only waits. A time before its last step counts as that step's.
+func TestAgesGoOn(t *testing.T) {
+	e := idsOfSessions(t, nil)
+	e.offer(1, "k", 0, 1)
+	e.take(2, "other", "", 0, 1)
+	const left = 5 * transfer.Second
+	for after, want := range map[transfer.Time]struct{ age, left transfer.Time }{
+		-1: {0, left}, 0: {0, left}, transfer.Second: {transfer.Second, left - transfer.Second}, left + 1: {left + 1, 0},
+	} {
+		s := e.m.SnapshotAt(e.now + after)
+		if o := s.Offers; len(o) != 1 || o[0].Age != want.age || o[0].Lease != want.left {
+			t.Errorf("after %d the offer is %+v, want %+v", after, o, want)
+		}
+		for _, x := range s.Transfers {
+			if x.Age != want.age || x.Deadline != want.left {
+				t.Errorf("after %d an end of the take is %+v, want %+v", after, x, want)
+			}
+		}
+		if len(s.Transfers) == 0 {
+			t.Error("there is no take")
+		}
+	}
+}
