@@ -59,7 +59,7 @@ const TransferEnded = "ended"
 type TransferInfo struct {
 	Xfer      XferID
 	End       End
-	State     string // as phase and serveState have it: "moving", TransferEnded, ...
+	State     string // as phase and serveState have it: "moving", TransferEnded, ...; "seeking" of all gets that Seeking counts
 	Key       string
 	Engine    string // of the other end, "" unknown
 	Peer      string // "" this node
@@ -102,7 +102,7 @@ func (m *Machine) SnapshotAt(now Time) *Snapshot {
 	}
 	for _, t := range m.takes {
 		s.Transfers = append(s.Transfers, t.info(now))
-		if t.get != nil && (t.phase == phaseReaching || t.phase == phaseSeeking) {
+		if t.seeks() {
 			s.Seeking++
 			s.HoldsSeeking += blocksIn(t.get.in.Blocks)
 		}
@@ -157,10 +157,18 @@ func (o *offer) info(now Time) OfferInfo {
 	return i
 }
 
+// seeks says whether t is a get that has found no item yet, be it that its home is not connected.
+func (t *take) seeks() bool {
+	return t.get != nil && (t.phase == phaseReaching || t.phase == phaseSeeking)
+}
+
 func (t *take) info(now Time) TransferInfo {
 	i := TransferInfo{
 		Xfer: t.leg.id.Xfer, End: Consumer, Key: string(t.in.Key), Engine: t.engine, Peer: t.leg.id.Peer, Trace: t.in.Trace,
 		State: t.phase.String(), Deadline: max(t.until-now, 0), Age: now - t.began,
+	}
+	if t.seeks() {
+		i.State = phaseSeeking.String()
 	}
 	if i.Peer == "" && t.in.Peer != "" {
 		i.Peer = t.in.Peer

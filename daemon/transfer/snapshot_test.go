@@ -23,6 +23,17 @@ func TestHoldsOfWhoWaits(t *testing.T) {
 	}
 }
 
+// TestWhoReachesForAnItemWaitsForOne: a get whose home is not connected is listed like the others that wait, as it is counted. There can be
+// many of them.
+func TestWhoReachesForAnItemWaitsForOne(t *testing.T) {
+	e := newEnds(t, nil)
+	rx := e.open(1, &transfer.BindOp{Kind: transfer.BindRecv, Name: "p", Peer: "addr"})
+	e.submit(1, &transfer.GetOp{Target: rx, Match: transfer.MatchNext, Room: block, Timeout: 1e9, Blocks: blocksOf(0, block)})
+	if s := e.m.Snapshot(); s.Seeking != 1 || len(s.Transfers) != 1 || s.Transfers[0].State != "seeking" {
+		t.Errorf("%d gets wait, of %+v; want one, which is shown as seeking", s.Seeking, s.Transfers)
+	}
+}
+
 // TestAgesGoOn: also of a machine that takes no step, because it only waits. A time before its last step counts as that step's.
 func TestAgesGoOn(t *testing.T) {
 	e := idsOfSessions(t, nil)
