@@ -92,6 +92,8 @@ func (d *doctor) certificate(s *admin.Status) []finding {
 	switch {
 	case c == nil && alone(s):
 		return []finding{fine(check, "none needed: the daemon talks to no peers (listen is off, and it knows none)")}
+	case c == nil && !s.Insecure: // peers were named by a reload, which takes no certificates over
+		return []finding{problem(check, "name the files under [tls] in kvpiped.toml (kvpipectl certs makes them), and restart kvpiped: a reload does not take them over", "none: this node cannot connect to others, nor they to it")}
 	case c == nil:
 		return []finding{warn(check, "kvpipectl certs init, then kvpipectl certs node "+s.Node+", and name the files under [tls] in kvpiped.toml", "none: peers are not authenticated (insecure)")}
 	case c.Until.IsZero() && c.Problem != "": // nothing could be read since the daemon started
@@ -147,6 +149,8 @@ func (d *doctor) peers(s *admin.Status, peers []admin.Peer) []finding {
 
 func peerFix(p admin.Peer) string {
 	switch text := strings.ToLower(p.Problem); {
+	case strings.Contains(text, "this daemon has no certificate"), strings.Contains(text, "this daemon's certificate"):
+		return "mend this node's certificate: see certificate, above"
 	case strings.Contains(text, "certificate"), strings.Contains(text, "tls"):
 		return "both nodes need certificates of the same CA: compare ca.crt on both, and run kvpipectl doctor on " + p.Node
 	case strings.Contains(text, "of the peer protocol"):

@@ -216,7 +216,7 @@ func TestDoctorDaemon(t *testing.T) {
 		cert *admin.Certificate
 		want want
 	}{
-		{nil, want{"warning", "not authenticated", "certs init"}},
+		{nil, want{"problem", "none: this node cannot connect to others", "restart kvpiped"}},
 		{until(1, ""), want{"problem", "n.crt expired on 2026-05-01", "certs node n"}},
 		{until(20, ""), want{"warning", "expires on 2026-05-20", "certs node n"}},
 		{ofCA(until(1, "")), want{"problem", "n.crt with its CA (CN=x) expired on 2026-05-01", "certs init"}},
@@ -234,7 +234,9 @@ func TestDoctorDaemon(t *testing.T) {
 		off.Listen = listen
 		compare(t, d.certificate(&off), want{"ok", "none needed", ""})
 		off.Counts = dialing
-		compare(t, d.certificate(&off), want{"warning", "not authenticated", "certs init"})
+		compare(t, d.certificate(&off), want{"problem", "none: this node cannot connect to others", "restart kvpiped"})
+		off.Insecure = true
+		compare(t, d.certificate(&off), want{"warning", "not authenticated (insecure)", "certs init"})
 		off.Certificate = until(1, "")
 		compare(t, d.certificate(&off), want{"problem", "n.crt expired on 2026-05-01", "certs node n"})
 		off.Counts = admin.Counts{} // a peer may yet be named
@@ -260,6 +262,8 @@ func TestDoctorPeers(t *testing.T) {
 			[]want{{"problem", "2 to 2", "upgrade the older"}}},
 		{[]admin.Peer{down("hello: refused: hello with empty, oversized or unprintable fields")}, []want{{"problem", "unprintable", "doctor on b"}}},
 		{[]admin.Peer{down("remote error: tls: unknown certificate")}, []want{{"problem", "unknown certificate", "same CA"}}},
+		{[]admin.Peer{down("this daemon has no certificate to show to peers: n.key: permission denied")}, []want{{"problem", "no certificate", "mend this node's certificate"}}},
+		{[]admin.Peer{down("this daemon's certificate is refused by peers: it ended")}, []want{{"problem", "is refused", "mend this node's certificate"}}},
 		{[]admin.Peer{down("lookup h: no such host")}, []want{{"problem", "no such host", "[peers.nodes]"}}},
 		{[]admin.Peer{down("dial tcp: i/o timeout")}, []want{{"problem", "timeout", "open TCP to h:1"}}},
 		{[]admin.Peer{down(`node "x" answers there, not "b": correct peers.nodes`)}, []want{{"problem", "answers there", "address of b under [peers.nodes]"}}},

@@ -16,7 +16,7 @@ func (m *Manager) secure(ctx context.Context, conn net.Conn, client bool, protos
 		return conn, "", nil
 	}
 	if m.cfg.Identity == nil {
-		return nil, "", final(transfer.Unavailable, "this daemon has no certificate to show to peers: set tls.ca, tls.cert and tls.key")
+		return nil, "", final(transfer.Unavailable, "this daemon has no certificate to show to peers: set tls.ca, tls.cert and tls.key, and restart it: a reload does not take them over")
 	}
 	if err := m.cfg.Identity.Ready(); err != nil {
 		return nil, "", final(transfer.Unavailable, "this daemon has no certificate to show to peers: %v", err)
