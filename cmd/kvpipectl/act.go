@@ -75,14 +75,17 @@ func (c *ctl) printBench(body io.Reader) error {
 		fmt.Fprintf(c.out, form, "TRANSPORT", "BLOCK", "BLOCKS", "COUNT", "RATE", "P50", "P99")
 	}
 	rows, measured, broken := []admin.BenchRow{}, false, ""
-	for dec := json.NewDecoder(body); ; {
+	for dec := json.NewDecoder(body); broken == ""; {
 		var r admin.BenchRow
 		err := dec.Decode(&r)
 		if errors.Is(err, io.EOF) {
 			break
 		}
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			err = errors.New("the daemon hung up: its log may say why")
+		}
 		if err != nil {
-			return fmt.Errorf("answer to bench: %w", err)
+			r = admin.BenchRow{Error: err.Error()}
 		}
 		rows, measured = append(rows, r), measured || r.Error == ""
 		switch {

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -104,6 +106,28 @@ func TestBenchThatIsBrokenOff(t *testing.T) {
 	for form, says := range map[string]string{"--json=false": "11.30 GB/s", "--json": `"error": "the peer left"`} {
 		out, err := ctlRun(t.Context(), "bench", "decode-1", form, "--admin", socket)
 		if err == nil || err.Error() != "the measurement was broken off: the peer left" || !strings.Contains(out, says) {
+			t.Errorf("%s: %q, %v", form, out, err)
+		}
+	}
+}
+
+// TestBenchOfADaemonThatDies: the same, with the daemon to blame.
+func TestBenchOfADaemonThatDies(t *testing.T) {
+	socket := filepath.Join(shortDir(t), "s")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dies := http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(admin.BenchRow{Transport: "tcp", Bytes: 4096, Blocks: 1, Count: 9, GBps: 11.3})
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	})}
+	go func() { _ = dies.Serve(l) }()
+	defer func() { _ = dies.Close() }()
+	for form, says := range map[string]string{"--json=false": "11.30 GB/s", "--json": `"gbps": 11.3`} {
+		out, err := ctlRun(t.Context(), "bench", "decode-1", form, "--admin", socket)
+		if err == nil || err.Error() != "the measurement was broken off: the daemon hung up: its log may say why" || !strings.Contains(out, says) {
 			t.Errorf("%s: %q, %v", form, out, err)
 		}
 	}
