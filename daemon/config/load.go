@@ -102,6 +102,9 @@ func nearest(key string) string {
 			return ": quotes make one word of it; write it without them"
 		}
 		d := distance(key, k)
+		if key == last { // it may be of an inline table, whose name is not told
+			d = min(d, distance(key, k[strings.LastIndexByte(k, '.')+1:]))
+		}
 		if k == last || strings.HasSuffix(k, "."+last) {
 			d -= len(key) + len(k) // the right name in the wrong table
 		}

@@ -15,6 +15,7 @@ func TestParseErrors(t *testing.T) {
 		{"\n\n[peers]\nheartbeet = \"1s\"", `line 4: unknown key "peers.heartbeet"; did you mean "peers.heartbeat"?`},
 		{"nodee = \"a\"\n[tcp]\nstreams = 1\n[peer]\nnodes = {}", "line 1: unknown key \"nodee\"; did you mean \"node\"?\nline 4: unknown key \"peer\"; did you mean \"peers\"?"},
 		{"streams = 3", `line 1: unknown key "streams"; did you mean "tcp.streams"?`},
+		{"offers = { default_leese = \"1s\" }\ntcp = { sstreams = 3 }", "line 1: unknown key \"default_leese\"; did you mean \"offers.default_lease\"?\nline 2: unknown key \"sstreams\"; did you mean \"tcp.streams\"?"},
 		{"[tcpp]\nstreams = 3", `line 1: unknown key "tcpp"; did you mean "tcp"?`},
 		{"[advance]\nspin = \"1us\"", `line 1: unknown key "advance"; did you mean "advanced"?`},
 		{"\"tcp.streams\" = 3", `line 1: unknown key "tcp.streams": quotes make one word of it; write it without them`},
