@@ -151,14 +151,14 @@ func peerFix(p admin.Peer) string {
 	switch text := strings.ToLower(p.Problem); {
 	case strings.Contains(text, "this daemon has no certificate"), strings.Contains(text, "this daemon's certificate"):
 		return "mend this node's certificate: see certificate, above"
-	case strings.Contains(text, "certificate"), strings.Contains(text, "tls"):
-		return "both nodes need certificates of the same CA: compare ca.crt on both, and run kvpipectl doctor on " + p.Node
 	case strings.Contains(text, "of the peer protocol"):
 		return "upgrade the older of the two daemons: kvpipectl version on both nodes shows which"
 	case strings.Contains(text, "connection refused"):
 		return "start kvpiped on " + p.Node + ", and see that it listens on " + p.Address + " (kvpipectl status there)"
 	case strings.Contains(text, "no such host"), strings.Contains(text, "lookup"), strings.Contains(text, "answers there"):
 		return "mend the address of " + p.Node + " under [peers.nodes] in kvpiped.toml"
+	case strings.Contains(text, "certificate"), strings.Contains(text, "tls"):
+		return "both nodes need certificates of the same CA: compare ca.crt on both, and run kvpipectl doctor on " + p.Node
 	case strings.Contains(text, "timeout"), strings.Contains(text, "unreachable"), strings.Contains(text, "no route"):
 		return "open TCP to " + p.Address + " from here (firewall, network policy), and see that " + p.Node + " is up"
 	}

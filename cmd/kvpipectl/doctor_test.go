@@ -264,6 +264,8 @@ func TestDoctorPeers(t *testing.T) {
 		{[]admin.Peer{down("remote error: tls: unknown certificate")}, []want{{"problem", "unknown certificate", "same CA"}}},
 		{[]admin.Peer{down("this daemon has no certificate to show to peers: n.key: permission denied")}, []want{{"problem", "no certificate", "mend this node's certificate"}}},
 		{[]admin.Peer{down("this daemon's certificate is refused by peers: it ended")}, []want{{"problem", "is refused", "mend this node's certificate"}}},
+		{[]admin.Peer{down("cannot connect: dial tcp: lookup b.tls.svc: no such host")}, []want{{"problem", "b.tls.svc", "[peers.nodes]"}}},
+		{[]admin.Peer{down(`peer "tls-b": dial tcp h:1: connect: connection refused`)}, []want{{"problem", "connection refused", "start kvpiped on b"}}},
 		{[]admin.Peer{down("lookup h: no such host")}, []want{{"problem", "no such host", "[peers.nodes]"}}},
 		{[]admin.Peer{down("dial tcp: i/o timeout")}, []want{{"problem", "timeout", "open TCP to h:1"}}},
 		{[]admin.Peer{down(`node "x" answers there, not "b": correct peers.nodes`)}, []want{{"problem", "answers there", "address of b under [peers.nodes]"}}},
