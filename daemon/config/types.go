@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"strings"
@@ -19,10 +20,11 @@ func checkTypes(doc []byte) error {
 		e := p.Expression()
 		switch e.Kind {
 		case unstable.Table:
-			if err := checkCase(&p, e, join(e.Key())); err != nil {
+			name := join(e.Key())
+			if err := cmp.Or(checkCase(&p, e, name), checkTable(&p, e, name)); err != nil {
 				return err
 			}
-			table = join(e.Key()) + "."
+			table = name + "."
 		case unstable.ArrayTable:
 			return fmt.Errorf("line %d: [[%s]]: no key takes a list of tables", line(&p, e), join(e.Key()))
 		case unstable.KeyValue:
@@ -66,6 +68,13 @@ func checkPair(p *unstable.Parser, table string, e *unstable.Node) error {
 	if name, below := strings.CutPrefix(key, "peers.nodes."); below && parts(e) > 1 && strings.Count(table, ".")+parts(e) > 3 { // peers, nodes, name
 		return fmt.Errorf("line %d: peers.nodes: put a name with dots in quotes: %q", line(p, e), name)
 	}
+	above := key
+	if v.Kind != unstable.InlineTable {
+		above = key[:max(strings.LastIndexByte(key, '.'), 0)]
+	}
+	if err := checkTable(p, e, above); err != nil {
+		return err
+	}
 	if v.Kind == unstable.InlineTable {
 		for it := v.Children(); it.Next(); {
 			if err := checkPair(p, key+".", it.Node()); err != nil {
@@ -79,6 +88,23 @@ func checkPair(p *unstable.Parser, table string, e *unstable.Node) error {
 		return nil
 	}
 	return fmt.Errorf("line %d: %s: %s where %s belongs", line(p, e), key, words[v.Kind], want.text)
+}
+
+// checkTable refuses a table, or a part of its name, where a key is that takes another value. For one and the same
+// mistake, the decoder would name the table around it, or a type of Go.
+func checkTable(p *unstable.Parser, e *unstable.Node, table string) error {
+	for i := range len(table) + 1 {
+		if i < len(table) && table[i] != '.' {
+			continue
+		}
+		switch w := wanted(table[:i]); {
+		case w == nil || strings.HasPrefix(table[:i], nodes+"."):
+			return nil // nothing below is known
+		case w.kind != unstable.InlineTable:
+			return fmt.Errorf("line %d: %s: a table where %s belongs", line(p, e), table[:i], w.text)
+		}
+	}
+	return nil
 }
 
 // want is what a key takes as its value.
@@ -129,10 +155,11 @@ func wanted(key string) *want {
 	return &want{unstable.InlineTable, "a table"}
 }
 
+const nodes = "peers.nodes" // whose keys are names of nodes
+
 // checkCase refuses what is a known key or table but for the case of its letters. TOML's keys have a case. The decoder
 // ignores it, and of two spellings that a document has would quietly take the last.
 func checkCase(p *unstable.Parser, e *unstable.Node, key string) error {
-	const nodes = "peers.nodes" // whose keys are names of nodes
 	known, name := key, ""
 	if n := len(nodes); len(key) > n && key[n] == '.' && strings.EqualFold(key[:n], nodes) {
 		known, name = key[:n], key[n:]
