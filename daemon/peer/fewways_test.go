@@ -2,6 +2,7 @@ package peer
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"runtime"
 	"slices"
@@ -100,6 +101,30 @@ func TestManyAddressesThatRefuseCostLittle(t *testing.T) {
 	defer a.mu.Unlock()
 	if n := strings.Count(strings.Join(a.logged, "\n"), "cannot go this way"); n < 1 || n > maxAddresses/2 {
 		t.Errorf("the log has %d warnings of ways", n)
+	}
+}
+
+// TestALinkGoesHomeWhenItsWaysAreDark: ways that answer nothing take all of their time, and leave the one that works its own.
+func TestALinkGoesHomeWhenItsWaysAreDark(t *testing.T) {
+	a, _, c := fanned(t)
+	dark := refusing(3, 1000)
+	for _, d := range dark {
+		l, err := net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(netip.AddrPortFrom(d.IP, c.tcp.RemoteAddr().(*net.TCPAddr).AddrPort().Port())))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close() // the kernel lets links connect, and nobody says a word to them
+	}
+	c.links.mu.Lock()
+	c.links.theirs = dark
+	lost := c.links.up[0]
+	c.links.mu.Unlock()
+	c.links.lost(lost)
+	if err := c.openLink(0); err != nil {
+		t.Errorf("home was not tried: %v", err)
+	}
+	if got, want := a.ways("b"), "1>1 1>1"; got != want {
+		t.Errorf("the links go %q, want %q", got, want)
 	}
 }
 

@@ -170,9 +170,7 @@ func (c *channel) failed(index int, err error) {
 
 // openLink dials a link along one of the ways to the peer.
 func (c *channel) openLink(index int) error {
-	ctx, cancel := context.WithTimeout(c.ctx, dialTimeout)
-	defer cancel()
-	return c.dialWay(ctx, index, func(ctx context.Context, tcp *net.TCPConn) error { return c.begin(ctx, tcp, index) })
+	return c.dialWay(c.ctx, index, func(ctx context.Context, tcp *net.TCPConn) error { return c.begin(ctx, tcp, index) })
 }
 
 // begin turns a connection into a link.

@@ -141,11 +141,7 @@ func (c *channel) dialWay(ctx context.Context, index int, use func(context.Conte
 			return nil
 		}
 		if way == nil {
-			tcp, err := dialAny(ctx, nil, []string{c.tcp.RemoteAddr().String()})
-			if err != nil {
-				return err
-			}
-			return use(ctx, tcp)
+			return c.tryHome(ctx, use)
 		}
 		err := c.tryWay(ctx, way, use)
 		if err == nil {
@@ -160,6 +156,17 @@ func (c *channel) dialWay(ctx context.Context, index int, use func(context.Conte
 				"peer_nic", way.To.NIC, "error", err)
 		}
 	}
+}
+
+// tryHome connects to where the channel goes. Its time is its own: the ways before it may have led nowhere slowly.
+func (c *channel) tryHome(ctx context.Context, use func(context.Context, *net.TCPConn) error) error {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	tcp, err := dialAny(ctx, nil, []string{c.tcp.RemoteAddr().String()})
+	if err != nil {
+		return err
+	}
+	return use(ctx, tcp)
 }
 
 func (c *channel) tryWay(ctx context.Context, way *Path, use func(context.Context, *net.TCPConn) error) error {
