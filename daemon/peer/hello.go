@@ -146,7 +146,7 @@ func (m *Manager) greet(ctx context.Context, tcp *net.TCPConn, t target) (*chann
 	in := newFrames(conn)
 	h, err := readHello(in)
 	if err != nil {
-		return nil, m.certain(tlsError("hello", err), node)
+		return nil, m.certain(tlsError("hello", err), node, t.node)
 	}
 	if node == "" {
 		node = h.Node
@@ -170,10 +170,15 @@ func wrongNode(node, want string) error {
 	return final(transfer.Denied, "node %q answers there, not %q: correct peers.nodes", node, want)
 }
 
-// certain replaces what the other side says about names by what its certificate says.
-func (m *Manager) certain(err error, node string) error {
+// certain replaces what the other side says about names by what its certificate says. If there is none, its word counts,
+// and it must be the name that is wanted.
+func (m *Manager) certain(err error, node, want string) error {
 	var dup *duplicateError
 	switch {
+	case node == "" && want != "" && errors.As(err, &dup) && dup.node != want:
+		return wrongNode(dup.node, want)
+	case node == "" && want != "" && errors.Is(err, errSelf) && m.cfg.Node != want:
+		return wrongNode(m.cfg.Node, want)
 	case node == "":
 		return err
 	case errors.As(err, &dup):

@@ -140,6 +140,18 @@ func TestANodeThatIsDialedByItselfSaysSo(t *testing.T) {
 	})
 }
 
+// TestAnotherNodeDoesNotAnswerForAName: neither one with which there is a channel already, nor this one.
+func TestAnotherNodeDoesNotAnswerForAName(t *testing.T) {
+	eachMode(t, func(t *testing.T, cl *cluster, change func(*Config)) {
+		a, b := cl.node("a", change), cl.node("b", change)
+		a.knows(b)
+		met(a, b)
+		a.Reload(map[string]string{"b": b.addr, "c": b.addr, "d": a.addr}, nil)
+		fails(t, a, "c", transfer.Denied, `node "b" answers there, not "c"`, "peers.nodes")
+		fails(t, a, "d", transfer.Denied, `node "a" answers there, not "d"`, "peers.nodes")
+	})
+}
+
 func TestTLSAndPlainDoNotMix(t *testing.T) {
 	cl := newCluster(t)
 	secure, plain := cl.node("a", nil), cl.node("b", func(c *Config) { c.Insecure = true })
@@ -286,7 +298,7 @@ func TestACertificateSaysWhoRefuses(t *testing.T) {
 		{errSelf, "", "", true},
 		{errors.New("something else"), "b", "", false},
 	} {
-		err := m.certain(c.says, c.certificate)
+		err := m.certain(c.says, c.certificate, "")
 		node := ""
 		var dup *duplicateError
 		if errors.As(err, &dup) {
