@@ -51,7 +51,7 @@ type channel struct {
 	wmu    sync.Mutex // held while writing to conn
 	spare  []byte     // guarded by wmu
 	broken bool       // guarded by wmu: a write failed, perhaps in the middle of a frame
-	unsent int        // guarded by wmu: an upper bound on the bytes written and not acknowledged
+	room   int        // guarded by wmu: at least so much can the kernel still take
 
 	mu     sync.Mutex
 	out    []byte        // encoded frames that wait for the wire
@@ -83,7 +83,7 @@ func (m *Manager) newChannel(s sides, node string, h *peerpb.Hello, epoch uint64
 	}
 	c.known.payloads = m.cfg.Payloads
 	c.ctx, c.cancel = context.WithCancel(m.ctx)
-	_ = s.tcp.SetWriteBuffer(sendBuffer) // a smaller buffer is slower but never wrong: hasRoom asks what is pending
+	_ = s.tcp.SetWriteBuffer(sendBuffer) // a smaller buffer is slower but never wrong: hasRoom asks what is left
 	if raw, err := s.tcp.SyscallConn(); err == nil {
 		c.raw = raw
 	}

@@ -157,23 +157,27 @@ func (c *channel) tooLate() {
 // hasRoom says whether maxAtOnce bytes can be written without blocking. It asks the kernel only when what was written
 // since it last asked could be in the way. The caller holds wmu.
 func (c *channel) hasRoom() bool {
-	if c.unsent <= maxAtOnce {
+	if c.room >= roomFor(maxAtOnce) {
 		return true
 	}
 	if c.raw == nil {
 		return false
 	}
-	n := maxAtOnce + 1
+	n := 0
 	err := c.raw.Control(func(fd uintptr) {
-		if unsent, err := sys.UnsentBytes(fd); err == nil {
-			n = unsent
+		if room, err := sys.SendRoom(fd); err == nil {
+			n = room
 		}
 	})
 	if err == nil {
-		c.unsent = n
+		c.room = n
 	}
-	return err == nil && n <= maxAtOnce
+	return err == nil && n >= roomFor(maxAtOnce)
 }
+
+// roomFor is more than what the kernel takes for a write of n bytes, with what TLS adds: each packet has a price of its
+// own, until it is acknowledged.
+func roomFor(n int) int { return 2*n + 4<<10 }
 
 // flushSmall writes what is queued if that cannot block. Others may have queued too much for that meanwhile. The caller
 // holds wmu.
@@ -215,10 +219,10 @@ func (c *channel) put(b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
-	c.unsent += len(b) + len(b)/64 + 64 // with what TLS adds
 	defer c.inHand.Store(0)
 	for len(b) > 0 {
 		n := min(len(b), maxAtOnce)
+		c.room -= roomFor(n)
 		if _, err := c.conn.Write(b[:n]); err != nil {
 			c.broken = true
 			return fmt.Errorf("write: %w", err)

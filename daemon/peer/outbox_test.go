@@ -1,14 +1,20 @@
 package peer
 
 import (
+	"crypto/tls"
+	"net"
 	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
 // TestMuchIsSaidAtOnce: what one step of the machine has to say may be more than what may wait for a peer that does not read. A peer that
@@ -129,6 +135,59 @@ func TestWhoSendsLittleIsNotHeldUp(t *testing.T) {
 	}
 	if at.ended.Load() {
 		t.Error("the channel has ended")
+	}
+}
+
+// TestManySmallMessagesHoldNobodyUp: each that is on its way takes far more of the kernel's room than it has bytes. The way is one of small
+// packets, many of which may be on it at once, and then nothing arrives any more. The node has the room that systems give by default.
+func TestManySmallMessagesHoldNobodyUp(t *testing.T) {
+	cl := newCluster(t)
+	a := cl.node("a", func(c *Config) { c.Streams, c.Heartbeat = 0, time.Hour })
+	small := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
+		return c.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, 600) })
+	}}
+	conn, err := small.Dial("tcp", a.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	secured := tls.Client(conn, cl.identity("b").Config(alpnControl))
+	r := (&raw{t: t, conn: secured, in: newFrames(secured)}).meet("b", nil)
+	epoch := wait[transfer.PeerUp](a, nil).Epoch
+	at := a.channelOf("b")
+	_ = at.tcp.SetWriteBuffer(212992)
+	const much = 512
+	for range much { // the way proves to be a wide one
+		a.Send("b", epoch, &transfer.MsgGrant{HasInline: true, Inline: make([]byte, 64<<10)})
+	}
+	for range much {
+		if f, err := r.in.next(maxFrame); err != nil || f.kind != kindGrant {
+			t.Fatal(f.kind, err)
+		}
+	}
+	for at.waiting() > 0 {
+		runtime.Gosched()
+	}
+	nothing := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K}
+	if err := sys.Control(conn.(*net.TCPConn), func(fd int) error {
+		return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &nothing})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		for i := range 4096 {
+			a.Send("b", epoch, &transfer.MsgGo{Xfer: transfer.XferID(i + 1)})
+		}
+	}()
+	select {
+	case <-sent:
+	case <-time.After(10 * time.Second):
+		t.Error("a Send waits for a peer that acknowledges nothing")
+		_ = at.tcp.Close()
+		<-sent
 	}
 }
 

@@ -44,14 +44,3 @@ func setsockopt(fd, level, opt, v int, name string) error {
 func SetUserTimeout(fd int, d time.Duration) error {
 	return setsockopt(fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(d.Milliseconds()), "TCP_USER_TIMEOUT")
 }
-
-// UnsentBytes returns how many bytes were written to the TCP socket fd and not
-// yet acknowledged by the other end (SIOCOUTQ, tcp(7)). Together with SO_SNDBUF
-// it tells whether a write can block.
-func UnsentBytes(fd uintptr) (int, error) {
-	n, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ)
-	if err != nil {
-		return 0, fmt.Errorf("unsent bytes of fd %d: %w", fd, err)
-	}
-	return n, nil
-}
