@@ -82,13 +82,16 @@ func (m *Machine) layoutNeeded(p *peer, msg *MsgNeedLayout) {
 	}
 }
 
+// resend sends the layouts that a peer lacks, each once: ranks may share one, and a peer may name it as often as it likes.
 func (m *Machine) resend(p *peer, ranks []RankLayout, digests [][32]byte) {
+	lacks := make(map[[32]byte]bool, len(digests))
 	for _, d := range digests {
-		for _, r := range ranks {
-			if r.Layout.Digest() == d {
-				m.send(p, &MsgLayout{r.Layout})
-				break
-			}
+		lacks[d] = true
+	}
+	for _, r := range ranks {
+		if d := r.Layout.Digest(); lacks[d] {
+			delete(lacks, d)
+			m.send(p, &MsgLayout{r.Layout})
 		}
 	}
 }

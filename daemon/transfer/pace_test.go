@@ -86,3 +86,23 @@ func TestALayoutThatIsLackedIsSentAtOnce(t *testing.T) {
 	}
 	t.Errorf("b lacks a layout, and is told %+v", a.said)
 }
+
+// TestALayoutIsSentOnceForAQuestion: however often the question names it. Ranks may share it, and a layout is far longer than its name.
+func TestALayoutIsSentOnceForAQuestion(t *testing.T) {
+	a := newAsker(t, 0)
+	a.offers(1)
+	l := oneRank(t)
+	a.asks(layoutMsg(l))
+	a.asks(takeOf(1, l))
+	a.plans(1)
+	a.asks(&transfer.MsgNeedLayout{Xfer: 1, End: transfer.Consumer, Digests: [][32]byte{l.Digest(), l.Digest(), l.Digest()}})
+	layouts := 0
+	for _, m := range a.said {
+		if _, ok := m.(*transfer.MsgLayout); ok {
+			layouts++
+		}
+	}
+	if layouts != 1 {
+		t.Errorf("b names one layout three times, and is sent %d", layouts)
+	}
+}
