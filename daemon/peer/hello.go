@@ -210,6 +210,8 @@ func (m *Manager) sayHello(conn net.Conn, own []Address, lost uint64) error {
 // certificate.
 func (m *Manager) acceptable(h *peerpb.Hello, node string) error {
 	switch {
+	case unfit(h.Version): // which is shown even if there is no common one
+		return malformed("hello with an oversized or unprintable version")
 	case h.ProtoMin > m.cfg.Proto[1] || h.ProtoMax < m.cfg.Proto[0]:
 		return final(transfer.Incompatible, "node %q (%s) speaks versions %d to %d of the peer protocol, node %q (%s) %d to %d: upgrade the older one",
 			h.Node, h.Version, h.ProtoMin, h.ProtoMax, m.cfg.Node, m.cfg.Version, m.cfg.Proto[0], m.cfg.Proto[1])
@@ -219,7 +221,7 @@ func (m *Manager) acceptable(h *peerpb.Hello, node string) error {
 		return errSelf
 	case node == m.cfg.Node:
 		return final(transfer.Denied, "two nodes are called %q: give each its own name and certificate", node)
-	case !nameOK(h.Node) || len(h.Transports) > 16 || slices.ContainsFunc(append(h.Transports, h.Advertise, h.Version), unfit):
+	case !nameOK(h.Node) || len(h.Transports) > 16 || slices.ContainsFunc(append(h.Transports, h.Advertise), unfit):
 		return malformed("hello with empty, oversized or unprintable fields")
 	}
 	_, err := decodeAddresses(h.Addresses)

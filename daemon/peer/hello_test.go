@@ -91,6 +91,7 @@ func TestAHelloThatCannotBeShownIsRefused(t *testing.T) {
 	for name, spoil := range map[string]func(*peerpb.Hello){
 		"a line in advertise":         func(h *peerpb.Hello) { h.Advertise = "b:7650\nc  up" },
 		"a column in version":         func(h *peerpb.Hello) { h.Version = "1\t2" },
+		"in another version's, too":   func(h *peerpb.Hello) { h.ProtoMin, h.ProtoMax, h.Version = 8, 9, "9\nc  up" },
 		"a command in a transport":    func(h *peerpb.Hello) { h.Transports = []string{"tcp", "\x1b[2J"} },
 		"too long a transport":        func(h *peerpb.Hello) { h.Transports = []string{strings.Repeat("x", 256)} },
 		"too long an advertise":       func(h *peerpb.Hello) { h.Advertise = strings.Repeat("x", 256) },
