@@ -47,6 +47,7 @@ type channel struct {
 	behind        atomic.Bool    // the reader is waiting for the machine, or for the peer to read
 	running       atomic.Bool    // the reader is running the machine
 	backlog       backlog        // for the reader
+	hasty         atomic.Uint64  // odd while somebody writes who must not wait; counts up at both ends
 
 	wmu    sync.Mutex // held while writing to conn
 	spare  []byte     // guarded by wmu

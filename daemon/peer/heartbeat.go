@@ -16,7 +16,7 @@ const silences = 3
 func (c *channel) beat() {
 	every := int64(c.m.cfg.Heartbeat)
 	next := c.m.clock() + every // next beat
-	wake, tried := next, int64(0)
+	wake, tried, wrote := next, int64(0), uint64(0)
 	t := time.NewTimer(time.Duration(every))
 	defer t.Stop()
 	for {
@@ -46,6 +46,12 @@ func (c *channel) beat() {
 			return
 		}
 		if now >= next {
+			hasty := c.hasty.Load()
+			if hasty%2 == 1 && hasty == wrote { // the same write as a beat ago
+				c.close(c.unread(now), true)
+				return
+			}
+			wrote = hasty
 			c.m.callJudge()
 			c.prod()
 			next = now + int64(pulse.Until(time.Duration(every)))
@@ -83,10 +89,14 @@ func (c *channel) silent(now int64) (why transfer.Cause, over bool) {
 // deaf says whether the peer reads nothing of a large backlog, and the cause to report. A large backlog alone is no
 // sign of that.
 func (c *channel) deaf(now int64) (why transfer.Cause, over bool) {
-	waits := c.waiting()
+	return c.unread(now), c.waiting() > maxQueued && time.Duration(now-c.drained.Load()) >= c.m.cfg.unheard
+}
+
+// unread is the cause to report of a peer that does not read.
+func (c *channel) unread(now int64) transfer.Cause {
 	stuck := time.Duration(now - c.drained.Load())
 	return transfer.Cause{Reason: transfer.PeerGone, Text: fmt.Sprintf(
-		"channel to %q: %d bytes wait and the peer does not read: it took none for %s", c.node, waits, stuck.Round(time.Millisecond))}, waits > maxQueued && stuck >= c.m.cfg.unheard
+		"channel to %q: %d bytes wait and the peer does not read: it took none for %s", c.node, c.waiting(), stuck.Round(time.Millisecond))}
 }
 
 // retire closes a channel that nobody uses, and says whether it did.
@@ -104,10 +114,12 @@ func (c *channel) retire(now int64) bool {
 	return c.closeIf(unused, transfer.Cause{Reason: transfer.PeerGone, Text: fmt.Sprintf("idle for %s; the channel opens again on first use", idle.Round(time.Millisecond))}, true)
 }
 
-// prod asks the peer for a sign of life at once. It is called when something casts doubt on the channel.
+// prod asks the peer for a sign of life at once. It is called when something casts doubt on the channel. It leaves the
+// writing to the writer: beat, which watches for writes that wait, must not be in one.
 func (c *channel) prod() {
 	now := uint64(c.m.clock())
-	_ = c.say(func(b []byte) ([]byte, error) { return appendHeartbeat(b, c.epoch, now, false) })
+	_, _ = c.queue(0, func(b []byte) ([]byte, error) { return appendHeartbeat(b, c.epoch, now, false) })
+	c.callWriter()
 }
 
 // heartbeat answers a heartbeat, or learns from the answer to this node's own.

@@ -192,6 +192,8 @@ func (c *channel) flushSmall() (done bool, err error) {
 	}
 	b := c.takeOut()
 	c.mu.Unlock()
+	c.hasty.Add(1)
+	defer c.hasty.Add(1)
 	return true, c.put(b)
 }
 

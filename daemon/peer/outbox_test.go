@@ -61,9 +61,25 @@ var large = &transfer.MsgGrant{HasInline: true, Inline: make([]byte, maxQueued/1
 // TestAPeerThatDoesNotReadIsGivenUp, though its heartbeats say that it lives: it costs its channel, not this node's memory.
 func TestAPeerThatDoesNotReadIsGivenUp(t *testing.T) {
 	a, r, epoch := deafPeer(t, func(cfg *Config) { cfg.Heartbeat, cfg.unheard = time.Second, time.Millisecond })
-	said := make(chan struct{})
+	lives := r.beats(epoch)
+	for at := a.channelOf("b"); !at.ended.Load(); runtime.Gosched() {
+		if at.waiting() <= maxQueued {
+			a.Send("b", epoch, large)
+		}
+	}
+	down := wait[transfer.PeerDown](a, nil)
+	if down.Epoch != epoch || !strings.Contains(down.Cause.Text, "does not read") {
+		t.Errorf("%+v", down)
+	}
+	_ = r.conn.Close()
+	<-lives
+}
+
+// beats has the peer send heartbeats until its connection ends.
+func (r *raw) beats(epoch uint64) (over chan struct{}) {
+	over = make(chan struct{})
 	go func() {
-		defer close(said)
+		defer close(over)
 		for seq := uint64(1); ; seq++ {
 			b, err := appendHeartbeat(nil, epoch, seq, false)
 			if err == nil {
@@ -75,17 +91,31 @@ func TestAPeerThatDoesNotReadIsGivenUp(t *testing.T) {
 			runtime.Gosched()
 		}
 	}()
-	for at := a.channelOf("b"); !at.ended.Load(); runtime.Gosched() {
-		if at.waiting() <= maxQueued {
-			a.Send("b", epoch, large)
-		}
+	return over
+}
+
+// TestASenderIsNotHeldUpForLong: a kernel may take less than it says, from a peer that takes packets as it likes, or by the system's
+// net.ipv4.tcp_notsent_lowat. Whoever sends must not wait, so a peer for which it does loses its channel.
+func TestASenderIsNotHeldUpForLong(t *testing.T) {
+	a, r, epoch := deafPeer(t, func(cfg *Config) { cfg.Heartbeat, cfg.unheard = 200*time.Millisecond, time.Second })
+	lives := r.beats(epoch)
+	at := a.channelOf("b")
+	if err := sys.Control(at.tcp, func(fd int) error { return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, 1) }); err != nil {
+		t.Fatal(err)
 	}
-	down := wait[transfer.PeerDown](a, nil)
-	if down.Epoch != epoch || !strings.Contains(down.Cause.Text, "does not read") {
+	rescue := time.AfterFunc(10*time.Second, func() {
+		t.Error("a Send waits for a peer that does not read")
+		at.tcp.Close()
+	})
+	for !at.ended.Load() && at.waiting() <= maxQueued {
+		a.Send("b", epoch, &transfer.MsgGrant{HasInline: true, Inline: make([]byte, 16<<10)})
+	}
+	rescue.Stop()
+	if down := wait[transfer.PeerDown](a, nil); !strings.Contains(down.Cause.Text, "does not read") {
 		t.Errorf("%+v", down)
 	}
 	_ = r.conn.Close()
-	<-said
+	<-lives
 }
 
 // TestWhoReadsNoAnswersIsNotHeard: the answers to what such a peer asks for do not pile up; once it reads, all is answered.
