@@ -214,7 +214,7 @@ func (c *channel) rearrange() {
 // moved ends the move of a link. If the link is down then, because its successor did not come up or was lost at once,
 // moved reopens it: Redial leaves a moving link alone.
 func (c *channel) moved(index int, err error) {
-	if err != nil {
+	if err != nil && c.m.linkless.Due(c.node) { // the peer says how often it is tried
 		c.warn("data link could not move", index, err)
 	}
 	if !c.links.move(index, false) {

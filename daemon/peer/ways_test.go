@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/peer/peerpb"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 	"github.com/kvpipe/kvpipe/daemon/transport"
+	"github.com/kvpipe/kvpipe/internal/damper"
 )
 
 // nics are a node's NICs by their last byte, on loopback: NIC 2 is 127.0.0.2, and reaches NIC 12 of another node.
@@ -230,6 +232,28 @@ func TestAPeerThatMovesAllTheTimeCostsLittle(t *testing.T) {
 	}
 	if n, most := asked()-before, 2+int(time.Since(start)/(spreadGap/2)); n > most {
 		t.Errorf("ways were looked for %d times in %v, not %d", n, time.Since(start), most)
+	}
+}
+
+// TestLinksThatCannotMoveFillNoLog: a peer may have them tried again and again, and let none in.
+func TestLinksThatCannotMoveFillNoLog(t *testing.T) {
+	w := newTwoWays(t)
+	c := w.a.channelOf("b")
+	for !c.spreadDue.CompareAndSwap(false, true) { // nobody looks from now on but the test
+		runtime.Gosched()
+	}
+	_ = w.b.cfg.Listener.Close()
+	w.mine.set(2) // of the two links one has to move
+	began := time.Now()
+	const looks = 60
+	for range looks {
+		c.settled()
+	}
+	w.a.mu.Lock()
+	defer w.a.mu.Unlock()
+	moves := strings.Count(strings.Join(w.a.logged, "\n"), "could not move")
+	if most := 8 * (1 + int(time.Since(began)/damper.Gap)); moves == 0 || moves > most {
+		t.Errorf("%d warnings of %d moves that failed, want at most %d", moves, looks, most)
 	}
 }
 
