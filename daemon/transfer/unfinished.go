@@ -7,7 +7,7 @@ import "slices"
 // oldest are forgotten, and would have to be taken anew. Engines that do not take over and over never see it.
 const (
 	maxUnfinished = 16  // per engine instance
-	maxStray      = 256 // in all, of those that keep no place any more
+	maxStray      = 256 // of those that keep no place from the engine that takes: they failed, or are its earlier instances'
 )
 
 func (c *claim) unfinished() bool { return c.live == 0 && !c.complete() }
@@ -15,7 +15,9 @@ func (c *claim) unfinished() bool { return c.live == 0 && !c.complete() }
 // forgetUnfinished makes room for one more take of that engine.
 func (o *offer) forgetUnfinished(name *claimName) {
 	o.forgetOldest(maxUnfinished, func(c *claim) bool { return c.unfinished() && c.of(name) })
-	o.forgetOldest(maxStray, func(c *claim) bool { return c.unfinished() && !c.counts() })
+	o.forgetOldest(maxStray, func(c *claim) bool {
+		return c.unfinished() && (!c.counts() || c.engine == name.engine && !c.of(name))
+	})
 }
 
 func (o *offer) forgetOldest(most int, is func(*claim) bool) {

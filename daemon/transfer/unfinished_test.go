@@ -42,3 +42,21 @@ func TestWhatManyLeaveUnfinishedIsForgotten(t *testing.T) {
 		t.Error("all of the last one is in place, and the offer stands")
 	}
 }
+
+// TestWhatInstancesLeaveUnfinishedIsForgotten: each instance of an engine has a place although those before it left takes unfinished, so there
+// may be any number of them. What the last one left goes on when the rest of it comes.
+func TestWhatInstancesLeaveUnfinishedIsForgotten(t *testing.T) {
+	b := offered(t, 1)
+	const instances = 600
+	for i := range instances {
+		b.takes(transfer.XferID(i+1), "f", fmt.Sprint(i), 7, 0, 2)
+	}
+	if n := b.m.Claims("k"); n != 256 {
+		t.Errorf("%d takes are remembered, want 256", n)
+	}
+	b.asksFor(1000, "g", "1", 0, 0, 1)
+	b.waits(1000) // engine f has the place all the same
+	if b.takes(1001, "f", fmt.Sprint(instances-1), 7, 1, 2) {
+		t.Error("all of a take is in place, and the offer stands")
+	}
+}
