@@ -7,7 +7,8 @@ type grave struct {
 	token []byte // of the offer; nil: there was none
 	how   string
 	by    string // the offer's engine
-	at    Time
+	ended Time   // when the offer did
+	at    Time   // when it was laid in its plot, or the last drop came to it
 
 	drops   []dropNote
 	watches []watchNote
@@ -49,7 +50,7 @@ type dropNote struct {
 
 func (m *Machine) bury(o *offer, how string) {
 	e := o.engine.key
-	g := &grave{key: o.key, token: o.token, how: how, by: e.name, at: m.now}
+	g := &grave{key: o.key, token: o.token, how: how, by: e.name, ended: m.now, at: m.now}
 	for _, c := range o.claims {
 		if c.dropped && !o.joined { // the offers of the other ranks are still to come
 			g.drops = append(g.drops, dropNote{c.engine, c.instance, o.token})
@@ -72,13 +73,13 @@ func (m *Machine) note(p *peer, msg *MsgKey) *grave {
 }
 
 // verdict says why a key whose offer ended cannot be had, to those who have the offer's token. Another token is that of
-// another offer under the same key, which may still come.
+// another offer under the same key, which may still come. The grave may stay longer than that, for drops of such an offer.
 func (g *grave) verdict(m *Machine, token []byte) (Cause, bool) {
-	if g.token == nil || !sameToken(g.token, token) || m.home.offers(g.key) {
+	if g.token == nil || !sameToken(g.token, token) || g.ended+m.cfg.TombstoneFor <= m.now || m.home.offers(g.key) {
 		return Cause{}, false
 	}
 	return because(Expired, "key %s: its offer by engine %q on node %q %s %s ago; make a new request",
-		short(g.key), g.by, m.cfg.Node, g.how, duration(m.now-g.at)), true
+		short(g.key), g.by, m.cfg.Node, g.how, duration(m.now-g.ended)), true
 }
 
 // applyDrops counts the drops that came before the offer, and answers the watches that did.

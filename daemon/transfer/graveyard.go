@@ -86,7 +86,19 @@ func (m *Machine) dropAt(g *grave, d dropNote) Cause {
 	}
 	g.drops = append(g.drops, d)
 	y.resize(g.plot, g.size()-before)
+	m.keepLonger(g)
 	return Cause{}
+}
+
+// keepLonger makes a grave the newest in its plot, because a drop came to it: that is remembered as long as what is laid
+// now, however old the grave was.
+func (m *Machine) keepLonger(g *grave) {
+	if g.at < m.now {
+		name := g.plot.name
+		m.unearth(g)
+		g.at = m.now
+		m.inter(g, name)
+	}
 }
 
 // waitAt adds a watch to a grave, unless it is there already or there is no room: this grave has its most, or the

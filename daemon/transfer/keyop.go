@@ -185,6 +185,7 @@ func (m *Machine) dropEarly(g *grave, p *peer, msg *MsgKey) Cause {
 	}
 	for _, d := range g.drops {
 		if d.engine == msg.Engine && d.instance == msg.Instance && sameToken(d.token, msg.Token) {
+			m.keepLonger(g)
 			return Cause{}
 		}
 	}

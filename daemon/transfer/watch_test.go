@@ -299,3 +299,39 @@ func TestAWatchThatHearsNothingSaysWhere(t *testing.T) {
 		}
 	}
 }
+
+// TestAnEarlyDropIsRememberedFromWhenItCame: also when an offer under the key had ended, or was watched for, long before, and when it was said
+// before. The offer that had ended is forgotten in its time all the same.
+func TestAnEarlyDropIsRememberedFromWhenItCame(t *testing.T) {
+	next := []byte("fedcba9876543210")
+	for name, before := range map[string]func(*watched){
+		"nothing":          func(*watched) {},
+		"an offer's end":   func(w *watched) { w.end(1, "k") },
+		"a watch":          func(w *watched) { w.peerWatches("b", 1, 7, "k") },
+		"a drop":           func(w *watched) { w.peerDrops("b", "other", "k", next) },
+		"the drop, before": func(w *watched) { w.peerDrops("b", "e", "k", next) },
+	} {
+		w := newWatched(t, transfer.Config{TombstoneFor: 60 * transfer.Second})
+		w.step(transfer.PeerUp{Node: "b", Epoch: 1})
+		before(w)
+		w.wait(50)
+		if why := w.peerDrops("b", "e", "k", next); why != transfer.OK {
+			t.Errorf("after %s: a drop is answered %s", name, why)
+		}
+		w.wait(50)
+		if w.expired("k") {
+			t.Errorf("after %s: the offer that had ended is remembered for 100 s, want 60 s", name)
+		}
+		if w.dropped("k", next) == 0 {
+			t.Errorf("after %s: a drop is forgotten within 50 s, want 60 s", name)
+		}
+	}
+	w := newWatched(t, transfer.Config{TombstoneFor: 60 * transfer.Second})
+	w.step(transfer.PeerUp{Node: "b", Epoch: 1})
+	w.end(1, "k")
+	w.peerDrops("b", "e", "k", next)
+	w.wait(61)
+	if n := w.m.Snapshot().Tombstones; n > 0 {
+		t.Errorf("%d keys are remembered for longer than 60 s", n)
+	}
+}
