@@ -22,14 +22,15 @@ type grave struct {
 type watchNote struct {
 	by    *peer
 	epoch uint64 // of the channel
+	heard Time   // when it was asked last
 	msg   MsgKey
 }
 
 // size is what a grave counts for. Its first drop counts nothing extra, since the grave may be there for that drop.
 func (g *grave) size() int { return 1 + len(g.watches) + max(len(g.drops)-1, 0) }
 
-func newWatchNote(p *peer, msg *MsgKey) watchNote {
-	w := watchNote{by: p, msg: *msg}
+func (m *Machine) newWatchNote(p *peer, msg *MsgKey) watchNote {
+	w := watchNote{by: p, heard: m.now, msg: *msg}
 	if p != nil {
 		w.epoch = p.epoch
 	}
@@ -40,8 +41,14 @@ func (w *watchNote) same(o *watchNote) bool {
 	return w.by == o.by && w.epoch == o.epoch && w.msg.ID == o.msg.ID
 }
 
-// past says whether the channel that the watch came by is gone.
-func (w *watchNote) past() bool { return w.by != nil && (!w.by.up || w.by.epoch != w.epoch) }
+// past says whether the channel that the watch came by is gone, or the watch is over: its offer is not to be renewed for
+// nobody. A peer does not say that a watch of it is over, but no longer asks.
+func (w *watchNote) past(m *Machine) bool {
+	if w.by == nil {
+		return m.keyOps[w.msg.ID] == nil
+	}
+	return !w.by.up || w.by.epoch != w.epoch || w.heard+m.cfg.Linger < m.now
+}
 
 type dropNote struct {
 	engine, instance string
@@ -100,7 +107,7 @@ func (m *Machine) applyDrops(o *offer) {
 // answerWatches answers the watches that waited at a grave which was removed.
 func (m *Machine) answerWatches(g *grave) {
 	for i := range g.watches {
-		if w := &g.watches[i]; !w.past() {
+		if w := &g.watches[i]; !w.past(m) {
 			m.keyAsked(w.by, &w.msg)
 		}
 	}

@@ -105,7 +105,11 @@ func (m *Machine) keepLonger(g *grave) {
 // largest plot, which would have to make room, is its own.
 func (m *Machine) waitAt(g *grave, w watchNote) {
 	y := &m.graves
-	if len(g.watches) >= maxParts || slices.ContainsFunc(g.watches, func(o watchNote) bool { return o.same(&w) }) {
+	if i := slices.IndexFunc(g.watches, func(o watchNote) bool { return o.same(&w) }); i >= 0 {
+		g.watches[i].heard = w.heard
+		return
+	}
+	if len(g.watches) >= maxParts {
 		return
 	}
 	for y.size >= m.cfg.MaxTombstones {

@@ -151,7 +151,7 @@ func (m *Machine) watchEarly(p *peer, msg *MsgKey) bool {
 	} else if _, past := g.verdict(m, msg.Token); past {
 		return false
 	}
-	m.waitAt(g, newWatchNote(p, msg))
+	m.waitAt(g, m.newWatchNote(p, msg))
 	return true
 }
 

@@ -335,3 +335,47 @@ func TestAnEarlyDropIsRememberedFromWhenItCame(t *testing.T) {
 		t.Errorf("%d keys are remembered for longer than 60 s", n)
 	}
 }
+
+// TestAWatchThatIsOverRenewsNothing: the offer that comes after it ends with its own lease. One that goes on renews it, whatever was before.
+func TestAWatchThatIsOverRenewsNothing(t *testing.T) {
+	for name, c := range map[string]struct {
+		watch func(*watched)
+		lease transfer.Time
+	}{
+		"none":              {func(*watched) {}, 30},
+		"it goes on":        {func(w *watched) { w.watch("k"); w.wait(40) }, 600},
+		"it was cancelled":  {func(w *watched) { w.watch("k"); w.cancel(3) }, 30},
+		"its time was over": {func(w *watched) { w.watchFor("k", 40*transfer.Second); w.wait(41) }, 30},
+		"its engine left":   {func(w *watched) { w.watch("k"); w.step(transfer.SessionClosed{Session: 3}) }, 30},
+		"one of two was cancelled": {func(w *watched) {
+			w.watch("k")
+			w.watch("k")
+			w.cancel(3)
+		}, 600},
+		"a peer asked long ago": {func(w *watched) { w.peerWatches("b", 1, 7, "k"); w.wait(20) }, 30},
+		"a peer asks still": {func(w *watched) {
+			for range 5 {
+				w.peerWatches("b", 1, 7, "k")
+				w.wait(8)
+			}
+		}, 600},
+	} {
+		w := newWatched(t, transfer.Config{})
+		w.step(transfer.PeerUp{Node: "b", Epoch: 1})
+		c.watch(w)
+		w.offer("k")
+		if got := w.m.Snapshot().Offers[0].Lease; got != c.lease*transfer.Second {
+			t.Errorf("%s: the offer's lease is %d s, want %d s", name, got/transfer.Second, c.lease)
+		}
+	}
+}
+
+func (w *watched) watchFor(key string, d transfer.Time) {
+	w.user++
+	w.step(transfer.Submit{Session: 3, UserData: w.user, Op: &transfer.WatchOp{Key: []byte(key), Token: watchToken, Timeout: d}})
+}
+
+// cancel cancels the session's last operation.
+func (w *watched) cancel(s transfer.SessionID) {
+	w.step(transfer.Submit{Session: s, UserData: w.user + 1<<32, Op: &transfer.CancelOp{Target: w.user}})
+}
