@@ -93,10 +93,14 @@ func (m *Machine) newEngine(key engineKey, instance string) *engine {
 	return &engine{key: key, instance: instance}
 }
 
+// MaxHad bounds the ranks remembered of an instance, whose workers may come and go under ever other numbers: each
+// operation looks for all of them. If an instance has or had more, no operation is about all of them.
+const MaxHad = MaxRanks + 1
+
 // knows notes ranks that the engine has here, or had.
 func (e *engine) knows(ranks ...uint32) {
 	for _, r := range ranks {
-		if !slices.Contains(e.had, r) {
+		if len(e.had) < MaxHad && !slices.Contains(e.had, r) {
 			e.had = append(e.had, r)
 		}
 	}

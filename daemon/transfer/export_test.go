@@ -13,6 +13,9 @@ func (m *Machine) HeldFor(node string) int {
 // Uses is how many operations a session is told about.
 func (m *Machine) Uses(s SessionID) int { return len(m.sessions[s].uses) }
 
+// Had is how many ranks the instance of a session is known to have or to have had.
+func (m *Machine) Had(s SessionID) int { return len(m.sessions[s].engine.had) }
+
 // Peers is how many nodes are known, and Lanes how many windows there are to them.
 func (m *Machine) Peers() int { return len(m.peers) }
 func (m *Machine) Lanes() int { return len(m.lanes) }

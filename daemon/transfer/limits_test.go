@@ -268,3 +268,38 @@ func TestARepeatedTakeIsTheOneThatWaits(t *testing.T) {
 	}
 	t.Error("the offer came, and the take that waited for it was not served")
 }
+
+// TestRanksThatComeAndGoAreBounded: workers of one instance may come under ever other numbers and leave, and each operation looks for all that
+// are remembered. What is about all ranks is not done without those that are not.
+func TestRanksThatComeAndGoAreBounded(t *testing.T) {
+	m := transfer.New(transfer.Config{Node: "a", Random: func() uint64 { return 1 << 40 }})
+	open := func(id transfer.SessionID, role transfer.Role, rank uint32) {
+		m.Step(1, transfer.SessionOpened{Session: id, Engine: "e", Instance: "i", Role: role, Rank: rank, TPWorld: 1 << 16, Credits: 100})
+	}
+	open(1, transfer.Worker, 0)
+	m.Step(1, transfer.LayoutSet{Session: 1, Layout: oneRank(t)})
+	open(2, transfer.Scheduler, transfer.NoRank)
+	for rank := uint32(1); rank < 5000; rank++ {
+		id := transfer.SessionID(rank + 2)
+		open(id, transfer.Worker, rank)
+		m.Step(1, transfer.SessionClosed{Session: id, Cause: transfer.Cause{Reason: transfer.Closed}})
+	}
+	if n := m.Had(1); n != transfer.MaxRanks+1 {
+		t.Errorf("%d ranks are remembered, want %d", n, transfer.MaxRanks+1)
+	}
+	offer := func(id transfer.SessionID, key string) (why transfer.Reason) {
+		op := &transfer.OfferOp{Key: []byte(key), Token: anyToken, Sealed: true, Blocks: someBlocks(0, 1)}
+		for _, e := range m.Step(1, transfer.Submit{Session: id, UserData: 1, Op: op}) {
+			if c, ok := e.(transfer.Complete); ok && c.Session == id {
+				why = c.Reason
+			}
+		}
+		return why
+	}
+	if why := offer(2, "all"); why != transfer.Unavailable {
+		t.Errorf("a scheduler's offer, without ranks that have left: %s, want %s", why, transfer.Unavailable)
+	}
+	if offer(1, "own"); m.Snapshot().Offers[0].State != "joining" {
+		t.Errorf("a rank's own offer, without ranks that have left, is %+v", m.Snapshot().Offers[0])
+	}
+}

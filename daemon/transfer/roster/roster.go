@@ -143,14 +143,10 @@ func (r *Roster) Another(who *Session, k Known) (changed bool) {
 	return changed
 }
 
-// maxHad bounds the ranks remembered of an instance. If an instance has or had more, no operation is about all of
-// them.
-const maxHad = transfer.MaxRanks + 1
-
-// knows adds ranks to an instance.
+// knows adds ranks to an instance, as the machine does.
 func (r *Roster) knows(key instance, ranks ...uint32) {
 	for _, rank := range ranks {
-		if len(r.had[key]) < maxHad && !slices.Contains(r.had[key], rank) {
+		if len(r.had[key]) < transfer.MaxHad && !slices.Contains(r.had[key], rank) {
 			r.had[key] = append(r.had[key], rank)
 		}
 	}
