@@ -134,6 +134,7 @@ func (o *offer) commit(m *Machine, c *claim, part int) {
 	before := o.placed(&c.claimName)
 	c.done[part/64] |= 1 << (part % 64)
 	if before != nil && before != c && c.complete() { // the engine took it again
+		o.astray = o.astray || c.live > 0
 		o.claims = slices.DeleteFunc(o.claims, func(x *claim) bool { return x == c })
 	}
 	complete := 0
@@ -154,10 +155,17 @@ func (o *offer) commit(m *Machine, c *claim, part int) {
 // place. A transfer that has sent everything is left to its consumer, which may have decided already.
 func (v *serve) replace(m *Machine) {
 	c, failed := v.claim, v.claim.failed
-	for _, old := range append([]*serve(nil), v.offer.serves...) {
+	if c.live == 1 && !v.offer.astray {
+		return // there is none: an offer may have thousands of transfers, and each begins here
+	}
+	var older []*serve
+	for _, old := range v.offer.serves {
 		if old.claim.claimName == c.claimName && old.take.Part == v.take.Part && old.state == serveMoving && !old.sentAll {
-			old.abort(m, because(Cancelled, "take %d part %d of engine %q was begun again", c.take, v.take.Part, c.engine))
+			older = append(older, old)
 		}
+	}
+	for _, old := range older {
+		old.abort(m, because(Cancelled, "take %d part %d of engine %q was begun again", c.take, v.take.Part, c.engine))
 	}
 	c.failed = failed
 }

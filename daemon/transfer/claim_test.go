@@ -1,6 +1,7 @@
 package transfer_test
 
 import (
+	"runtime"
 	"testing"
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
@@ -39,5 +40,37 @@ func TestAnEngineThatTakesAgainRobsNobody(t *testing.T) {
 	}
 	if !a.takes(1000, "g") {
 		t.Error("both engines have taken, and the offer has not ended")
+	}
+}
+
+// TestATakeCostsNoCopyOfTheOthers: thousands of transfers of an offer may wait for its blocks, and one more of them takes no more memory than
+// the first ones did.
+func TestATakeCostsNoCopyOfTheOthers(t *testing.T) {
+	const many, few = 4000, 100
+	e := newEnds(t, func(c *transfer.Config) { c.AtOnce = 0 })
+	for id, engine := range map[transfer.SessionID]string{1: "e", 2: "f"} {
+		e.step(transfer.SessionOpened{Session: id, Engine: engine, Role: transfer.Worker, Credits: 65536})
+		e.step(transfer.LayoutSet{Session: id, Layout: arena(t, many+2*few)})
+	}
+	e.submit(1, &transfer.OfferOp{Key: []byte("k"), Token: anyToken, Sealed: true, After: 1, Blocks: blocksOf(0, block)})
+	begun := uint32(0)
+	take := func(n int) (bytes uint64) {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range n {
+			e.submit(2, &transfer.TakeOp{Key: []byte("k"), Token: anyToken, TakeID: e.users + 1, LayerSlot: transfer.NoSlot, Blocks: blocksOf(begun, block)})
+			begun++
+		}
+		runtime.ReadMemStats(&after)
+		return (after.TotalAlloc - before.TotalAlloc) / uint64(n)
+	}
+	take(few)
+	first := take(few)
+	take(many - 3*few)
+	if last := take(few); last > 4*first {
+		t.Errorf("a take among %d takes %d bytes, and took %d among %d", many, last, first, few)
+	}
+	if n := e.m.Waits(1); n != many {
+		t.Fatalf("%d transfers wait for the offer's blocks, want %d", n, many)
 	}
 }

@@ -23,6 +23,7 @@ type offer struct {
 	cuts           map[uint32][]cut // by group, ascending; of offers that each rank makes for itself
 	consumers      int
 	claims         []*claim
+	astray         bool     // a transfer under way may be of none of the claims
 	serves         []*serve // transfers that were admitted and are not fenced yet
 	open           int      // of them, those whose leg is busy
 	lease          Time

@@ -103,3 +103,21 @@ func TestPartsOfOtherNumbersDoNotMix(t *testing.T) {
 		t.Error("both parts are in place, and the offer stands")
 	}
 }
+
+// TestATakeThatIsBegunAgainEndsTheOneBefore: also if yet another one, which had sent everything, went through meanwhile.
+func TestATakeThatIsBegunAgainEndsTheOneBefore(t *testing.T) {
+	b := offered(t, 2)
+	b.takes(1, "f", "1", 7, 0, 1)
+	leg, born := b.part(2, "1", 8, 0, 1)
+	b.says(&transfer.MsgGo{Xfer: 2})
+	b.step(transfer.SliceSent{Key: transfer.SliceKey{Leg: leg}})
+	before, _ := b.part(3, "1", 8, 0, 1)
+	if !b.has(2, born) {
+		t.Fatal("one engine's take, done twice, ends an offer for two")
+	}
+	b.fences = nil
+	b.part(4, "1", 8, 0, 1)
+	if len(b.fences) != 1 || b.fences[0] != before {
+		t.Errorf("when transfer 4 begins, %v are fenced, want 3 alone, which it begins again", b.fences)
+	}
+}

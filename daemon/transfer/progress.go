@@ -20,14 +20,22 @@ func (m *Machine) progressedTo(s *session, value uint64, who progressUser) bool 
 		if w := &s.waits[i]; w.who == who {
 			if value < w.value {
 				w.value = value
-				m.watchProgress(s)
+				m.watchFor(s, value)
 			}
 			return false
 		}
 	}
 	s.waits = append(s.waits, progressWait{value, who})
-	m.watchProgress(s)
+	m.watchFor(s, value)
 	return false
+}
+
+// watchFor asks for a value that somebody waits for, unless a lower one was asked for.
+func (m *Machine) watchFor(s *session, value uint64) {
+	if s.watch == 0 || value < s.watch {
+		s.watch = value
+		m.emit(WatchProgress{Session: s.id, Value: value})
+	}
 }
 
 func (m *Machine) progress(ev Progress) {
