@@ -40,11 +40,18 @@ func (m *Machine) forgetLayouts(p *peer) {
 // resolve turns references into layouts. If some are missing, it asks for them and returns nil.
 func (m *Machine) resolve(p *peer, x XferID, end End, refs []RankRef) []RankLayout {
 	var missing [][32]byte
+	var named map[[32]byte]bool
 	out := make([]RankLayout, len(refs))
 	for i, r := range refs {
 		k := p.knows[r.Digest]
 		if k == nil {
-			missing = append(missing, r.Digest)
+			if named == nil {
+				named = map[[32]byte]bool{}
+			}
+			if !named[r.Digest] {
+				missing = append(missing, r.Digest)
+			}
+			named[r.Digest] = true
 			continue
 		}
 		out[i] = RankLayout{Rank: r.Rank, Layout: k.layout, known: k}
@@ -82,15 +89,16 @@ func (m *Machine) layoutNeeded(p *peer, msg *MsgNeedLayout) {
 	}
 }
 
-// resend sends the layouts that a peer lacks, each once: ranks may share one, and a peer may name it as often as it likes.
+// resend sends those of the ranks' layouts that were asked for, each once, however often it is named: ranks may share
+// one, and a layout is much longer than its name.
 func (m *Machine) resend(p *peer, ranks []RankLayout, digests [][32]byte) {
-	lacks := make(map[[32]byte]bool, len(digests))
+	asked := make(map[[32]byte]bool, len(digests))
 	for _, d := range digests {
-		lacks[d] = true
+		asked[d] = true
 	}
 	for _, r := range ranks {
-		if d := r.Layout.Digest(); lacks[d] {
-			delete(lacks, d)
+		if d := r.Layout.Digest(); asked[d] {
+			delete(asked, d)
 			m.send(p, &MsgLayout{r.Layout})
 		}
 	}

@@ -87,22 +87,46 @@ func TestALayoutThatIsLackedIsSentAtOnce(t *testing.T) {
 	t.Errorf("b lacks a layout, and is told %+v", a.said)
 }
 
-// TestALayoutIsSentOnceForAQuestion: however often the question names it. Ranks may share it, and a layout is far longer than its name.
-func TestALayoutIsSentOnceForAQuestion(t *testing.T) {
+// TestALayoutIsSentOnceForEachQuestion: ranks of an engine may share one, and a mad peer may name it again and again. Who asks names it once.
+func TestALayoutIsSentOnceForEachQuestion(t *testing.T) {
+	const ranks = 300
+	l := oneRank(t)
+	layouts := func(said []transfer.Msg) (n int) {
+		for _, msg := range said {
+			if _, ok := msg.(*transfer.MsgLayout); ok {
+				n++
+			}
+		}
+		return n
+	}
+	digests := make([][32]byte, ranks)
+	for i := range digests {
+		digests[i] = l.Digest()
+	}
 	a := newAsker(t, 0)
 	a.offers(1)
-	l := oneRank(t)
 	a.asks(layoutMsg(l))
 	a.asks(takeOf(1, l))
 	a.plans(1)
-	a.asks(&transfer.MsgNeedLayout{Xfer: 1, End: transfer.Consumer, Digests: [][32]byte{l.Digest(), l.Digest(), l.Digest()}})
-	layouts := 0
-	for _, m := range a.said {
-		if _, ok := m.(*transfer.MsgLayout); ok {
-			layouts++
+	if a.asks(&transfer.MsgNeedLayout{Xfer: 1, End: transfer.Consumer, Digests: digests}); layouts(a.said) != 1 {
+		t.Errorf("asked for one layout by %d names, node a sends %d", ranks, layouts(a.said))
+	}
+
+	a = newAsker(t, 0)
+	a.offers(1)
+	msg := takeOf(1, l)
+	msg.Ranks = nil
+	for i := range uint32(ranks) {
+		msg.Ranks = append(msg.Ranks, transfer.RankRef{Rank: i, Digest: l.Digest()})
+	}
+	a.asks(msg)
+	asked := 0
+	for _, msg := range a.said {
+		if n, ok := msg.(*transfer.MsgNeedLayout); ok {
+			asked += len(n.Digests)
 		}
 	}
-	if layouts != 1 {
-		t.Errorf("b names one layout three times, and is sent %d", layouts)
+	if asked != 1 {
+		t.Errorf("%d ranks share a layout, and it is asked for %d times", ranks, asked)
 	}
 }
