@@ -31,10 +31,15 @@ func (r spans) with(lists []layout.BlockList) spans {
 		if len(b.IDs) == 0 {
 			continue // as if the group were left out; the tokens of an opaque list would not tell
 		}
-		if s := r.of(b.Group); s != nil {
-			s.first, s.last = min(s.first, b.FirstToken), max(s.last, b.FirstToken+b.NTokens)
-		} else {
-			r = append(r, span{b.Group, b.FirstToken, b.FirstToken + b.NTokens})
+		own := span{b.Group, b.FirstToken, b.FirstToken + b.NTokens}
+		switch s := r.of(b.Group); {
+		case s == nil:
+			r = append(r, own)
+		case b.NTokens == 0: // the block within which it begins is no part of the segment
+		case s.first == s.last:
+			*s = own
+		default:
+			s.first, s.last = min(s.first, own.first), max(s.last, own.last)
 		}
 	}
 	return r

@@ -131,3 +131,17 @@ func TestRuns(t *testing.T) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
+
+// TestClipToNoTokens: a rank's list for no tokens names a block, and does not widen what the segment covers of other ranks.
+func TestClipToNoTokens(t *testing.T) {
+	dst := []layout.BlockList{paged(0, 12, 5, 6, 7)}
+	want := []layout.BlockList{paged(4, 4, 6)}
+	for _, none := range []layout.BlockList{paged(1, 0, 1), paged(10, 0, 3)} {
+		for _, lists := range [][]layout.BlockList{{none, paged(4, 4, 2)}, {paged(4, 4, 2), none}} {
+			r := spans{}.with(lists[:1]).with(lists[1:])
+			if got := r.clip(twoGroups(t), dst); fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("of ranks that have %v: %v, want %v", lists, got, want)
+			}
+		}
+	}
+}

@@ -23,8 +23,11 @@ func cutOf(ranks []*session, seg int, b *layout.BlockList) cut {
 	return cut{seg, b.FirstToken, b.FirstToken + b.NTokens}
 }
 
-// nothing says whether a list is for no tokens. It may name a block all the same: the one within which it begins.
-func nothing(b *layout.BlockList) bool { return len(b.IDs) == 0 || b.NTokens == 0 }
+// nothing says whether a list is for no tokens. It may name a block all the same: the one within which it begins. Those
+// that an opaque list names count whatever tokens it says.
+func nothing(ranks []*session, b *layout.BlockList) bool {
+	return len(b.IDs) == 0 || b.NTokens == 0 && !isOpaque(ranks, b.Group)
+}
 
 // place is where the cut of that piece is in a group's cuts, or belongs.
 func (c cut) place(cuts []cut) (int, bool) {
@@ -38,7 +41,7 @@ func (o *offer) inStep(ranks []*session, seg int, lists []layout.BlockList) Caus
 	}
 	for i := range lists {
 		b := &lists[i]
-		if nothing(b) {
+		if nothing(ranks, b) {
 			continue
 		}
 		c, cuts := cutOf(ranks, seg, b), o.cuts[b.Group]
@@ -73,7 +76,7 @@ func (o *offer) cut(mb *member, seg int, lists []layout.BlockList) {
 	}
 	for i := range lists {
 		b := &lists[i]
-		if nothing(b) {
+		if nothing(mb.ranks, b) {
 			continue
 		}
 		if o.cuts == nil {

@@ -24,6 +24,9 @@ func TestRanksExtendInStep(t *testing.T) {
 	state := func(lists []layout.BlockList) []layout.BlockList {
 		return append(lists, layout.BlockList{Group: 1, NTokens: 1, IDs: []uint32{7}})
 	}
+	bare := func(lists []layout.BlockList) []layout.BlockList { // an opaque list's blocks count, whatever tokens it says that they stand for
+		return append(lists, layout.BlockList{Group: 1, IDs: []uint32{7}})
+	}
 	type piece struct {
 		rank   int
 		blocks []layout.BlockList
@@ -59,6 +62,14 @@ func TestRanksExtendInStep(t *testing.T) {
 		"state with a later piece": {
 			[]piece{{0, state(tokens(0, 8))}, {1, tokens(0, 8)}, {1, state(tokens(8, 16))}},
 			`key "k": group 1 is opaque, and has its blocks in piece 1 here and in piece 0 at another rank; give them with the same piece on every rank`,
+		},
+		"state of no tokens with a later piece": {
+			[]piece{{0, bare(tokens(0, 8))}, {1, tokens(0, 8)}, {1, bare(tokens(8, 16))}},
+			`key "k": group 1 is opaque, and has its blocks in piece 1 here and in piece 0 at another rank; give them with the same piece on every rank`,
+		},
+		"state of no tokens with an earlier piece": {
+			[]piece{{0, tokens(0, 8)}, {0, bare(tokens(8, 16))}, {1, state(tokens(0, 8))}},
+			`group 1 is opaque, and has its blocks in piece 0 here and in piece 1 at another rank`,
 		},
 		"state with an earlier piece": {
 			[]piece{{0, tokens(0, 8)}, {0, state(tokens(8, 16))}, {1, state(tokens(0, 8))}},
