@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kvpipe/kvpipe/bench/stats"
 	"github.com/kvpipe/kvpipe/daemon/config"
@@ -68,14 +69,16 @@ func TestTurnsRotate(t *testing.T) {
 	}
 }
 
-// program writes a shell script that stands for a driven program.
+// program writes a shell script that stands for a driven program, or for a daemon.
 func program(t *testing.T, script string) *env {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "p"), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"p", "kvpiped"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
-	return &env{bin: dir}
+	return &env{bin: dir, dir: t.TempDir()}
 }
 
 func TestDriven(t *testing.T) {
@@ -146,6 +149,38 @@ func TestErrorsAreJSON(t *testing.T) {
 	}
 	if a, err := d.run("threads=1"); err != nil || a.GBps <= 0 {
 		t.Errorf("the next answer is %+v, error %v", a, err)
+	}
+}
+
+// A daemon that ends says why. Words of its log that look like "ready" are none.
+func TestDaemonDoesNotStart(t *testing.T) {
+	e := program(t, "echo 'level=ERROR msg=\"127.0.0.1:1 is in use already\"' >&2; exit 1")
+	if _, err := e.startDaemon("a", "off", "", setting{cpu: -1}, nil); err == nil || !strings.Contains(err.Error(), "is in use already") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// A daemon that does not come again is an error, which is told at once, and it can still be stopped.
+func TestDaemonDoesNotComeAgain(t *testing.T) {
+	e := program(t, "[ ! -e \"$0.was\" ] || { echo no luck >&2; exit 1; }; : >\"$0.was\"; echo msg=ready >&2; exec sleep 60 2>/dev/null")
+	d, err := e.startDaemon("a", "off", "", setting{cpu: -1}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		d.kill()
+		err := d.start(exec.Command(d.cmd.Path, d.cmd.Args[1:]...))
+		d.stop()
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		if err == nil || !strings.Contains(err.Error(), "no luck") {
+			t.Errorf("the error is %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("nothing is heard of a daemon that does not come again")
 	}
 }
 

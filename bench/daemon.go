@@ -41,7 +41,7 @@ func (s setting) toml() string {
 type daemon struct {
 	node, socket, addr string
 	cmd                *exec.Cmd
-	log                chan string // sent when its stderr has ended: what it logged before it was ready
+	log                chan string // when its stderr has ended: what it logged before it was ready; closed then
 	stopping           atomic.Bool // its peer may be gone, so warnings mean nothing
 }
 
@@ -56,7 +56,7 @@ func (e *env) startDaemon(node, addr, ca string, s setting, peers map[string]str
 	if err := os.WriteFile(file, []byte(s.toml()), 0o600); err != nil {
 		return nil, err
 	}
-	d := &daemon{node: node, socket: filepath.Join(dir, "s"), addr: addr, log: make(chan string, 1)}
+	d := &daemon{node: node, socket: filepath.Join(dir, "s"), addr: addr}
 	args := []string{
 		filepath.Join(e.bin, "kvpiped"), "--dev", "--config", file, "--node", node, "--state-dir", dir,
 		"--socket", d.socket, "--admin", filepath.Join(dir, "a"), "--listen", addr, "--ca", ca,
@@ -70,24 +70,25 @@ func (e *env) startDaemon(node, addr, ca string, s setting, peers map[string]str
 	return d, d.start(exec.Command(args[0], args[1:]...))
 }
 
-// start starts the daemon, also again after it ended.
+// start starts the daemon, also again after it ended. What fails leaves one that
+// may be stopped.
 func (d *daemon) start(cmd *exec.Cmd) error {
-	d.cmd = cmd
-	d.cmd.SysProcAttr = dieWithParent()
-	stderr, err := d.cmd.StderrPipe()
+	cmd.SysProcAttr = dieWithParent()
+	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		return err
 	}
-	if err := d.cmd.Start(); err != nil {
+	if err := cmd.Start(); err != nil {
 		return err
 	}
+	d.cmd, d.log = cmd, make(chan string, 1)
 	return d.awaitReady(stderr)
 }
 
 // awaitReady reads the log up to "ready". Of later lines only warnings and
 // errors are printed, so that the others stay out of the table.
 func (d *daemon) awaitReady(stderr io.Reader) error {
-	ready := make(chan struct{})
+	ready, log := make(chan struct{}), d.log
 	go func() {
 		var before []string
 		lines := bufio.NewScanner(stderr)
@@ -95,7 +96,7 @@ func (d *daemon) awaitReady(stderr io.Reader) error {
 		for lines.Scan() {
 			text := lines.Text()
 			switch {
-			case !up && strings.Contains(text, "ready"):
+			case !up && strings.Contains(text, "msg=ready"):
 				up = true
 				close(ready)
 			case !up:
@@ -105,7 +106,8 @@ func (d *daemon) awaitReady(stderr io.Reader) error {
 				fmt.Fprintf(os.Stderr, "kvpiped %s: %s\n", d.node, text)
 			}
 		}
-		d.log <- strings.Join(before, "; ")
+		log <- strings.Join(before, "; ")
+		close(log)
 	}()
 	late := time.NewTimer(20 * time.Second)
 	defer late.Stop()
@@ -113,8 +115,7 @@ func (d *daemon) awaitReady(stderr io.Reader) error {
 	select {
 	case <-ready:
 		return nil
-	case why := <-d.log:
-		d.log <- why // stop waits for it, too
+	case why := <-log:
 		err = errors.New(why)
 	case <-late.C:
 		err = errors.New("not ready after 20 s")

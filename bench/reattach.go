@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -61,23 +62,35 @@ func reattachOnce(d *daemon, c *driven, offers string) (time.Duration, error) {
 		return 0, err
 	}
 	d.kill()
-	listens := make(chan time.Time, 1)
+	listens, over := make(chan time.Time, 1), make(chan struct{})
+	defer close(over)
 	go func() {
-		for late := time.Now().Add(patience); time.Now().Before(late); <-time.After(200 * time.Microsecond) {
+		for {
 			if conn, err := net.Dial("unixpacket", d.socket); err == nil {
 				listens <- time.Now()
 				_ = conn.Close()
 				return
 			}
+			select {
+			case <-over:
+				return
+			case <-time.After(200 * time.Microsecond):
+			}
 		}
-		listens <- time.Time{}
 	}()
-	err := d.start(exec.Command(d.cmd.Path, d.cmd.Args[1:]...))
-	if err == nil {
-		_, err = c.read()
+	if err := d.start(exec.Command(d.cmd.Path, d.cmd.Args[1:]...)); err != nil {
+		return 0, err
 	}
-	back, from := time.Now(), <-listens
-	return back.Sub(from), err
+	if _, err := c.read(); err != nil {
+		return 0, err
+	}
+	back := time.Now()
+	select {
+	case from := <-listens:
+		return back.Sub(from), nil
+	case <-time.After(patience):
+		return 0, errors.New("the daemon has everything back, and nobody can connect to it")
+	}
 }
 
 // kill ends the daemon at once.

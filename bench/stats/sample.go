@@ -28,14 +28,17 @@ func Median(xs []float64) float64 { return Percentile(xs, 50) }
 // AA is the A/A spread: by how much one run of a thing typically differs from
 // the next run of the same thing, as a share of it (0.03 is 3 %). It is the
 // median over neighbouring runs of |ln(x[i+1]/x[i])|, so one disturbed run does
-// not dominate it. 0 with fewer than two samples; samples must be positive.
+// not dominate it. 0 with fewer than two samples; samples must not be negative,
+// and where most neighbours of a run that was 0 were not, it is no finite number.
 func AA(xs []float64) float64 {
 	if len(xs) < 2 {
 		return 0
 	}
 	steps := make([]float64, len(xs)-1)
 	for i := range steps {
-		steps[i] = math.Abs(math.Log(xs[i+1] / xs[i]))
+		if xs[i+1] != xs[i] { // 0/0 is no number
+			steps[i] = math.Abs(math.Log(xs[i+1] / xs[i]))
+		}
 	}
 	return math.Expm1(Median(steps))
 }

@@ -78,6 +78,19 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// What is judged is what was measured, not what is printed of it.
+func TestAbsoluteJudgesWhatWasMeasured(t *testing.T) {
+	for _, c := range []struct {
+		x    float64
+		b    Bound
+		want Verdict
+	}{{50.004, AtMost, Short}, {49.996, AtLeast, Short}, {50, AtMost, Pass}, {50, AtLeast, Pass}} {
+		if got := Absolute("row", NewSeries("x", "us", []float64{c.x}), c.b, 50).Verdict; got != c.want {
+			t.Errorf("%v, %s 50: %s, want %s", c.x, c.b, got, c.want)
+		}
+	}
+}
+
 func TestRows(t *testing.T) {
 	ref := NewSeries("memcpy", "GB/s", []float64{6, 6})
 	rows := []Result{
@@ -128,5 +141,14 @@ func TestJSON(t *testing.T) {
 func TestEmptySeriesMarshals(t *testing.T) {
 	if _, err := json.Marshal(Absolute("row", NewSeries("x", "us", nil), AtMost, 1)); err != nil {
 		t.Errorf("a series without samples has no JSON: %v", err)
+	}
+}
+
+// An idle daemon may use no time at all in one window. Results of all other rows are in the same file.
+func TestZeroSamplesMarshal(t *testing.T) {
+	for _, xs := range [][]float64{{0, 0, 0}, {0, 1, 0}} {
+		if _, err := json.Marshal(Absolute("row", NewSeries("x", "%", xs), AtMost, 1)); err != nil {
+			t.Errorf("%v has no JSON: %v", xs, err)
+		}
 	}
 }

@@ -49,7 +49,7 @@ func (s *Series) String() string {
 	if s == nil {
 		return "-"
 	}
-	return fmt.Sprintf("%s %s %3.0f%%", number(float64(s.Median)), s.Unit, s.AA*100)
+	return fmt.Sprintf("%s %s %3.0f%%", number(float64(s.Median)), s.Unit, float64(s.AA)*100)
 }
 
 func number(x float64) string {

@@ -43,12 +43,12 @@ type Series struct {
 	Unit    string    `json:"unit"`
 	Samples []float64 `json:"samples"`
 	Median  Number    `json:"median"`
-	AA      float64   `json:"aa"`
+	AA      Number    `json:"aa"`
 }
 
 // NewSeries summarises samples, and keeps the slice.
 func NewSeries(name, unit string, samples []float64) *Series {
-	return &Series{Name: name, Unit: unit, Samples: samples, Median: Number(round(Median(samples))), AA: round(AA(samples))}
+	return &Series{Name: name, Unit: unit, Samples: samples, Median: Number(round(Median(samples))), AA: Number(round(AA(samples)))}
 }
 
 // Result is one row: what was measured, against what, and whether the target
@@ -74,7 +74,7 @@ func Ratio(row string, ours, ref *Series, b Bound, limit float64) Result {
 
 // Absolute makes the row for a target about ours alone.
 func Absolute(row string, ours *Series, b Bound, limit float64) Result {
-	return judged(Result{Row: row, Ours: ours, Unit: ours.Unit, Bound: b, Limit: limit}, float64(ours.Median))
+	return judged(Result{Row: row, Ours: ours, Unit: ours.Unit, Bound: b, Limit: limit}, Median(ours.Samples))
 }
 
 // Failed makes the row for something that could not be measured. It is short,
