@@ -184,6 +184,14 @@ func TestDaemonDoesNotComeAgain(t *testing.T) {
 	}
 }
 
+func TestDrivenHangs(t *testing.T) {
+	defer func(was time.Duration) { patience = was }(patience)
+	patience = 100 * time.Millisecond
+	if _, err := program(t, "exec sleep 60").start("p"); err == nil || !strings.Contains(err.Error(), "no answer within 100ms") {
+		t.Errorf("of a program that hangs it says %v", err)
+	}
+}
+
 func TestDrivenEndsEarly(t *testing.T) {
 	if d, err := program(t, "exit 1").start("p"); err == nil {
 		d.stop()

@@ -16,7 +16,7 @@ import (
 
 // patience is how long one command of a driven program may take. A program that
 // takes longer hangs, and is killed.
-const patience = 2 * time.Minute
+var patience = 2 * time.Minute
 
 // driven is a program that answers each line on its stdin with a line of JSON:
 // the references and bench-client (see bench/ref/serve.h).
@@ -85,7 +85,9 @@ func (d *driven) read() (answer, error) {
 	hung := time.AfterFunc(patience, func() { _ = d.cmd.Process.Kill() })
 	defer hung.Stop()
 	line, err := d.out.ReadBytes('\n')
-	if err == io.EOF {
+	if err != nil && !hung.Stop() {
+		return answer{}, fmt.Errorf("no answer within %v, so the program was killed", patience)
+	} else if err == io.EOF {
 		return answer{}, errors.New("the program ended, its last words are above")
 	} else if err != nil {
 		return answer{}, err

@@ -1,6 +1,10 @@
 package lists
 
 import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -9,8 +13,17 @@ import (
 
 func TestMain(m *testing.M) { leak.Main(m) }
 
-// The numbers are what `ref-memcpy --digest` prints for the same lists.
+// The C programs move the same lists: their digests are those that `ref-memcpy --digest` prints, built here from a copy of its sources,
+// whose changes go sees when it reads them.
 func TestSameAsC(t *testing.T) {
+	dir, sources := t.TempDir(), filepath.Join(t.TempDir(), "ref")
+	if err := os.CopyFS(sources, os.DirFS("../ref")); err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(dir, "ref-memcpy")
+	if out, err := exec.Command("make", "-C", sources, "BIN="+dir, "OBJ="+dir, program).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
 	for _, c := range []struct {
 		seed     uint64
 		pool, n  int
@@ -25,6 +38,10 @@ func TestSameAsC(t *testing.T) {
 		}
 		if got := Digest(Draw(c.seed+Dst, c.pool, c.n)); got != c.dst {
 			t.Errorf("destination of seed %d, %d of %d: %016x, want %016x", c.seed, c.n, c.pool, got, c.dst)
+		}
+		got, err := exec.Command(program, "--digest", "--seed", fmt.Sprint(c.seed), "--pool", fmt.Sprint(c.pool), "--blocks", fmt.Sprint(c.n)).CombinedOutput()
+		if want := fmt.Sprintf("{\"src\":\"%016x\",\"dst\":\"%016x\"}\n", c.src, c.dst); err != nil || string(got) != want {
+			t.Errorf("C's lists of seed %d, %d of %d: %s, error %v, want %s", c.seed, c.n, c.pool, got, err, want)
 		}
 	}
 }
