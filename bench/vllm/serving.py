@@ -81,7 +81,7 @@ def measure(targets, given):
             with awake(servers):
                 got = load.drive(url, [prompts.draw(given.input) for _ in range(given.requests)], rate, given.output, given.model)
             point = {"rate": rate, "ttft": summary(got["ttft"]), "itl": summary(got["itl"]), "failed": got["failed"],
-                     "tokens_per_s": round((len(got["ttft"]) + len(got["itl"])) / got["seconds"], 1)}
+                     "tokens_per_s": round(got["tokens"] / got["seconds"], 1)}
             results[name].append(point)
             print(f"{rate:>6g}  {name:<20} {point['ttft']['p50']:>9.1f} {point['ttft']['p99']:>9.1f} {point['itl']['p50']:>9.1f} "
                   f"{point['itl']['p99']:>9.1f} {point['tokens_per_s']:>9.1f} {point['failed']:>7}", flush=True)
