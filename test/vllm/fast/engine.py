@@ -144,9 +144,12 @@ class Engine:
                     todo.append(value)
 
     def _held(self):
-        """How much it remembers: the sizes of all its containers."""
-        return {(owner, name): len(value) for owner, name, value in self._attributes()
-                if isinstance(value, (dict, list, set, collections.deque)) and name not in _KEPT}
+        """How much it remembers: the sizes of all its containers, those of several objects of a class together."""
+        held = collections.Counter()
+        for owner, name, value in self._attributes():
+            if isinstance(value, (dict, list, set, collections.deque)) and name not in _KEPT:
+                held[owner, name] += len(value)
+        return held
 
     def settle(self):
         """An engine without requests takes no steps; its connector hears of the last ends in the next one."""
