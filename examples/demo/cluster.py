@@ -53,9 +53,13 @@ class Daemon:
         self.process = subprocess.Popen([*self._command, "--listen", self.address], stderr=subprocess.PIPE, text=True)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-        self._ready.wait(60)
-        if not self._up:
-            raise Failed(f"kvpiped {self.node} did not start:\n" + "".join(self._last))
+        try:
+            self._ready.wait(60)
+            if not self._up:
+                raise Failed(f"kvpiped {self.node} did not start:\n" + "".join(self._last))
+        except BaseException:  # who made it does not have it yet, and would leave it running
+            self.kill()
+            raise
 
     def _read(self):
         with open(self.home / "log", "a") as log:
