@@ -40,6 +40,7 @@ class Session:
         self.name = "n"
         self.coming, self.said = [], []
         self.taken, self.offered, self.told = [], [], []
+        self.offers = []  # how what was offered was
         self.advertise, self.refuses, self._takes = "", None, {}
         self._ready = os.eventfd(1)
 
@@ -63,6 +64,7 @@ class Session:
 
     def offer(self, key, blocks, **options):
         self.offered.append(key)
+        self.offers.append(options)
         offer = Offer.__new__(Offer)
         offer.withdraw = lambda timeout: self.said.append(("withdraw", key))
         offer.__dict__["_session"], offer._tokens = None, 0

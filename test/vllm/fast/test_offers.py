@@ -8,6 +8,7 @@ from sides import early, finished, request, scheduler, step
 from vllm.v1.request import RequestStatus
 
 from kvpipe import Status
+from kvpipe.vllm.meta import end_of
 
 
 def prefilled(side, name="p"):
@@ -53,6 +54,19 @@ def test_nobody_waits_for_an_offer_that_has_no_blocks_yet(node):
     assert node.said == [("withdraw", "transfer:t p")] and not step(side).sends
 
 
+def test_workers_keep_what_they_hear_of_an_offer_until_a_step_names_it(node):
+    side, r = scheduler(node, layerwise=True), early(100, "p", do_remote_decode=True, do_remote_prefill=False)
+    prefilled(side)
+    side.add(r)
+    side.allocated(r, None, 0)
+    tag = side._operations.last
+    prefilled(side, "later")
+    assert step(side).last == tag - 1, "ends of tags up to this one, which no step has named, are forgotten"
+    finished(side, r)
+    prefilled(side, "latest")
+    assert step(side).last == side._operations.last
+
+
 @pytest.mark.parametrize("late", [0, 2])
 def test_blocks_of_a_preempted_request_are_written_once_nothing_reads_them(node, late):
     side = scheduler(node, layerwise=True)
@@ -81,6 +95,44 @@ def test_what_windows_have_left_is_not_counted_as_kept(node, share, kept):
     r.status, r.num_computed_tokens = RequestStatus.FINISHED_STOPPED, 100
     assert side.finished(r, (list(range(1, 8)), [0] * 5 + [8, 9]))[0] == kept
     assert [running.blocks for running in side._operations.running.values()] == [9] * kept
+
+
+def scheduled(*names):
+    return types.SimpleNamespace(num_scheduled_tokens=dict.fromkeys(names, 50), preempted_req_ids=None)
+
+
+def test_a_prefill_is_read_once_the_last_step_that_computed_it_is_saved(node):
+    """On every rank: the engine hears of the end from one of them."""
+    side, r = scheduler(node, lease=30.0), request(100, "p")
+    r.kv_transfer_params = {"do_remote_decode": True}
+    side.add(r)
+    told = [side.step(scheduled(*names)) for names in (["p"], ["p", "other"], ["other"])]
+    assert [step.offered for step in told] == [True, True, False]
+    r.status, r.num_computed_tokens = RequestStatus.FINISHED_LENGTH_CAPPED, 100
+    assert side.finished(r, ([1, 2, 3, 4, 5, 6, 7],))[0]
+    assert [(offer["after"], offer["tokens"], offer["lease"]) for offer in node.offers] == [(end_of(told[1].number), 100, 30.0)]
+
+
+def test_so_is_what_is_kept_once_the_last_step_that_went_out_is(node):
+    side, r = scheduler(node, decode_offer_share=1.0, lease=30.0), request(100)
+    r.kv_transfer_params = {"kvpipe": {"v": 1, "keep": 60}}
+    side.add(r)
+    for _ in range(3):
+        side.step(scheduled("r"))
+    r.status, r.num_computed_tokens = RequestStatus.FINISHED_STOPPED, 99
+    assert side.finished(r, (list(range(1, 8)),))[0]
+    assert [(offer["after"], offer["tokens"], offer["lease"]) for offer in node.offers] == [(end_of(3), 99, 60.0)]
+
+
+@pytest.mark.parametrize("computed, tokens", [(60, 60), (99, 99), (101, 99)])
+def test_the_last_token_of_an_answer_is_not_kept(node, computed, tokens):
+    """It was sampled; with asynchronous scheduling the engine counts it, and one more, as computed."""
+    side, r = scheduler(node, decode_offer_share=1.0), request(100)
+    r.kv_transfer_params = {"kvpipe": {"v": 1, "keep": 60}}
+    side.add(r)
+    r.status, r.num_computed_tokens = RequestStatus.FINISHED_STOPPED, computed
+    waits, params = side.finished(r, (list(range(1, 8)),))
+    assert waits and params["kvpipe"]["tokens"] == tokens
 
 
 def test_a_reset_cache_offers_nothing_of_before(node):
