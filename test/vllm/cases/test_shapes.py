@@ -3,8 +3,9 @@
 import pytest
 
 from harness.able import runs
-from harness.fleet import BRIEF
+from harness.fleet import BRIEF, SETTINGS
 from harness.handover import decode, equal, handover, prefill, prompt, tokens
+from harness.wait import becomes
 
 TWO = ("--tensor-parallel-size", "2")
 LENGTHS = (33, 64, 100, 300, 700)
@@ -100,11 +101,12 @@ def test_what_d_has_already_is_not_loaded(p, d, reference):
 
 
 @pytest.mark.core
-def test_what_d_has_wholly_is_released_at_p(p, d, reference):
-    """Nothing is left to load: P's blocks are free at once, which the end of the test waits for."""
+def test_what_d_has_wholly_is_released_at_p(fleet, p, d, reference):
+    """Nothing is left to load: P's blocks are free at once, not when their lease ends."""
     ids = prompt(257, "wholly")
     decode(d, ids[:256] + prompt(1, "other"), None)
     answer = handover(p, d, ids)
+    becomes(lambda: fleet.nodes["node-a"].ask("offers") or [], [], timeout=SETTINGS["lease"] / 2)
     equal(tokens(answer), tokens(reference.completion(ids)))
 
 

@@ -124,6 +124,18 @@ def test_so_is_what_is_kept_once_the_last_step_that_went_out_is(node):
     assert [(offer["after"], offer["tokens"], offer["lease"]) for offer in node.offers] == [(end_of(3), 99, 60.0)]
 
 
+@pytest.mark.parametrize("params", [{"do_remote_decode": True}, {"kvpipe": {"v": 1, "keep": 60}}], ids=["prefill", "kept"])
+@pytest.mark.parametrize("status", [status for status in RequestStatus if RequestStatus.is_finished(status)], ids=lambda status: status.name)
+def test_only_who_gets_an_answer_will_come_for_its_kv(node, params, status):
+    side, r = scheduler(node, decode_offer_share=1.0), request(100)
+    r.kv_transfer_params = params
+    side.add(r)
+    side.step(scheduled("r"))
+    r.status, r.num_computed_tokens = status, 50
+    answered = status in (RequestStatus.FINISHED_STOPPED, RequestStatus.FINISHED_LENGTH_CAPPED)
+    assert (side.finished(r, ([1, 2, 3, 4, 5, 6, 7],)) == (False, None)) == (not answered) and len(node.offers) == answered
+
+
 @pytest.mark.parametrize("computed, tokens", [(60, 60), (99, 99), (101, 99)])
 def test_the_last_token_of_an_answer_is_not_kept(node, computed, tokens):
     """It was sampled; with asynchronous scheduling the engine counts it, and one more, as computed."""
