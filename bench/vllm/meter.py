@@ -10,6 +10,7 @@ they use counts too.
 Outside, a Meter over the same file reads these numbers and what the kernel says
 of the threads. An engine is one scheduler and one worker (no parallelism).
 """
+import contextlib
 import mmap
 import os
 import pathlib
@@ -118,6 +119,7 @@ class Meter:
     def __init__(self, path):
         with open(path, "r+b") as file:
             self._memory = mmap.mmap(file.fileno(), 2 * _SIZE)
+        self._used = {}  # (process, thread) -> nanoseconds, when it was last seen
 
     def learned(self):
         """From now on only calls are measured, and threads that are known: listing threads takes time."""
@@ -140,12 +142,10 @@ class Meter:
         steps, _, spent, _ = _FIELDS.unpack_from(self._memory, at)
         return steps, (spent + sum(self._ran(pid, tid) for pid, tid in self._tids(at))) / 1e9
 
-    @staticmethod
-    def _ran(pid, tid):
-        try:
-            return int(pathlib.Path(f"/proc/{pid}/task/{tid}/schedstat").read_text().split()[0])
-        except (FileNotFoundError, ProcessLookupError):
-            return 0  # it has ended; short-lived ones are lost
+    def _ran(self, pid, tid):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            self._used[pid, tid] = int(pathlib.Path(f"/proc/{pid}/task/{tid}/schedstat").read_text().split()[0])
+        return self._used.get((pid, tid), 0)  # of one that has ended, what it had used before; short-lived ones are lost
 
     @staticmethod
     def _name(pid, tid):
