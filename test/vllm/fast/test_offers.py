@@ -4,7 +4,7 @@ import types
 
 import pytest
 from fakes import ends, full, window
-from sides import early, finished, request, scheduler, step
+from sides import begun, early, finished, request, scheduler, step
 from vllm.v1.request import RequestStatus
 
 from kvpipe import Status
@@ -150,8 +150,52 @@ def test_the_last_token_of_an_answer_is_not_kept(node, computed, tokens):
 def test_a_reset_cache_offers_nothing_of_before(node):
     side = scheduler(node)
     prefilled(side)
+    begun(side, request(100))
+    node.said.clear()
     side.offers.reset()
-    assert node.said == [("withdraw", node.offered[0])]
+    assert node.said == [("withdraw", node.offered[0])], "what it loads is not its own, and goes on"
+
+
+@pytest.mark.parametrize("tokens, promised", [(100, True), (96, False)])
+def test_what_has_not_grown_to_the_whole_prompt_is_not_promised(node, tokens, promised):
+    """Its daemon has refused the rest."""
+    side, r = scheduler(node, layerwise=True), early(100, "p", do_remote_decode=True, do_remote_prefill=False)
+    side.add(r)
+    side.allocated(r, None, 0)
+    (running,) = side._operations.running.values()
+    running.operation._tokens, running.operation.seal = tokens, lambda timeout: node.said.append(("seal", "transfer:t p"))
+    r.status, r.num_computed_tokens = RequestStatus.FINISHED_STOPPED, 100
+    waits, params = side.finished(r, ([1, 2, 3, 4, 5, 6, 7],))
+    assert waits and bool(params) == promised and node.said == [("seal" if promised else "withdraw", "transfer:t p")]
+
+
+def test_who_is_computed_again_is_offered_whole(node):
+    """Its taker has heard the end of what grew before."""
+    side, r = scheduler(node, layerwise=True), early(100, "p", do_remote_decode=True, do_remote_prefill=False)
+    side.add(r)
+    r.num_preemptions = 1
+    side.allocated(r, None, 0)
+    assert not node.offered
+    side.step(scheduled("p"))
+    r.status, r.num_computed_tokens = RequestStatus.FINISHED_STOPPED, 100
+    assert side.finished(r, ([1, 2, 3, 4, 5, 6, 7],))[0] and node.offered == ["transfer:t p"]
+
+
+def test_what_a_reset_has_withdrawn_grows_no_more_and_is_not_promised(node):
+    side, r = scheduler(node, layerwise=True), early(100, "p", do_remote_decode=True, do_remote_prefill=False)
+    side.add(r)
+    side.allocated(r, None, 0)
+    (running,), grown = side._operations.running.values(), []
+    running.operation.extend = lambda blocks, tokens, *_, **__: grown.append(tokens)
+    side._tables, r.num_computed_tokens = lambda request: ([1, 2, 3, 4, 5, 6, 7],), 0
+    side.step(scheduled("p"))
+    side.offers.reset()
+    r.num_computed_tokens = 50
+    side.step(scheduled("p"))
+    assert grown == [48]
+    running.operation._tokens = r.num_computed_tokens = 100
+    r.status = RequestStatus.FINISHED_STOPPED
+    assert side.finished(r, ([1, 2, 3, 4, 5, 6, 7],)) == (True, None)
 
 
 def test_blocks_that_do_not_come_back_are_waited_for_a_moment(node, clock):

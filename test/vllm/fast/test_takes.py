@@ -35,6 +35,13 @@ def test_a_prompt_is_computed_where_its_last_token_would_look_at_what_windows_ha
     assert side.matched(r, computed) == ((tokens - computed, True) if loads else (0, False))
 
 
+@pytest.mark.parametrize("threshold, computed, loads", [(64, 36, 64), (64, 37, 0), (1, 99, 1), (0, 99, 1), (0, 100, 0)])
+def test_what_is_less_than_the_threshold_is_computed(node, threshold, computed, loads):
+    side, r = scheduler(node, kv_recompute_threshold=threshold), request(100)
+    side.add(r)
+    assert side.matched(r, computed) == (loads, loads > 0)
+
+
 def test_no_token_is_computed_again_where_prefill_has_a_part(node):
     side, r = scheduler(node, specs=[window(40)]), request(120, ours={"tokens": 103})
     side.add(r)
