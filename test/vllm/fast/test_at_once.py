@@ -178,7 +178,11 @@ def test_the_step_computes_on_what_it_waited_for(node, worker):
     assert not node.coming, "its end does not stay in the ring"
 
 
-@pytest.mark.parametrize("failed, bad", [((), {1, 2, 3}), ((Run(0, 2, 4),), {2, 3})])
+#: the end of a run that goes on to the last block there could be: all of the take has failed
+ALL = (1 << 32) - 1
+
+
+@pytest.mark.parametrize("failed, bad", [((), {1, 2, 3}), ((Run(0, 2, 4),), {2, 3}), ((Run(0, ALL - 3, ALL),), {1, 2, 3})])
 def test_blocks_that_failed_are_told(node, worker, failed, bad):
     _, out = took(node, worker, FAILED._replace(failed=failed))
     assert not out.finished_recving and not out.failed_recving
@@ -196,6 +200,27 @@ def test_what_no_step_waited_for_is_not_believed(node, worker):
     assert take.happened == ["compute", "cancel", "released?"] and worker.failed_blocks() == {1, 2, 3}
     counted = worker.counts().to_dict()
     assert (counted["load_seconds"], counted["failed"]) == ([], {"timeout": 1})
+
+
+@pytest.mark.parametrize("late, bad", [((), set()), ((0,), {1, 2, 3}), ((1,), {1, 2, 3})], ids=["", "the first", "the last"])
+def test_a_layer_that_came_after_it_was_computed_on_is_not_believed(node, worker, late, bad):
+    """Though all of them are there in the end."""
+    take, named, asked = Take(ends(7)), Step(1, last=7, loads=[LOAD._replace(layered=True, at_once=False)]), []
+
+    def wait_layer(layer, timeout):
+        asked.append(layer)
+        if layer in late:
+            raise Timeout("not yet")
+
+    node.take, take.wait_layer = lambda *_, **options: take, wait_layer
+    worker.memory.layers = {"l0": (0, 0), "l1": (1, 1)}
+    worker.begin(named)
+    worker.load()
+    for name in worker.memory.layers:
+        worker.wait_layer(name)
+    worker.saved()
+    worker.results(named, set())
+    assert worker.failed_blocks() == bad and asked == ([0] if late == (0,) else [0, 1])
 
 
 def test_so_are_those_of_a_load_that_is_refused_and_of_one_that_never_began(node, worker):

@@ -65,6 +65,15 @@ def test_a_prefill_whose_producer_cannot_be_asked_is_not_waited_for(node, monkey
     assert side.matched(r, 0) == (0, False)
 
 
+def test_a_prefill_is_waited_for_as_long_as_a_load_and_one_that_is_there_kept_for_a_lease(node):
+    watch, seconds = node.watch, []
+    node.watch = lambda *where, **how: seconds.append(how["timeout"]) or watch(*where, **how)
+    side = scheduler(node, layerwise=True, lease=30.0, timeout=5.0)
+    side.add(early(100, "early"))
+    side.add(request(100))
+    assert seconds == [5.0, 30.0]
+
+
 def test_a_producer_that_has_answered_hears_again_of_a_request_that_waits(node, clock):
     side, watch = scheduler(node, lease=30.0), ("watch", "k")
     side.add(request(100))
