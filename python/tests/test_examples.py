@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
@@ -105,19 +104,18 @@ def test_a_demo_that_is_ended_leaves_nothing(how):
 def test_a_demo_that_is_ended_while_a_daemon_starts_leaves_nothing(tmp_path):
     """By a signal to it alone, and a daemon that would be ready at some time."""
     pytest.importorskip("numpy")
-    (tmp_path / "kvpiped").write_text('#!/bin/sh\necho $$ >"$0.pid.new"; mv "$0.pid.new" "$0.pid"; exec sleep 1000\n')
+    (tmp_path / "kvpiped").write_text('#!/bin/sh\necho $$\nexec sleep 1000\n')
     (tmp_path / "kvpiped").chmod(0o755)
     with tempfile.TemporaryDirectory(prefix="kvp-", dir="/tmp") as folder:
         demo = subprocess.Popen([sys.executable, "-B", str(ROOT / "examples/demo/demo.py"), "--tokens", "256"], stdout=subprocess.PIPE,
                                 stderr=subprocess.STDOUT, text=True, env={**os.environ, "KVPIPE_BIN": str(tmp_path), "TMPDIR": folder})
-        started = tmp_path / "kvpiped.pid"
-        while not started.exists() and demo.poll() is None:
-            time.sleep(0.02)
+        pid = next((int(line) for line in demo.stdout if line.strip().isdigit()), None)
+        assert pid, "the demo has started no daemon"
         demo.terminate()
         try:
             said = demo.communicate(timeout=30)[0]  # which its daemon has inherited
         except subprocess.TimeoutExpired:
-            os.kill(int(started.read_text()), signal.SIGKILL)
+            os.kill(pid, signal.SIGKILL)
             raise AssertionError("the demo is over, its daemon is not") from None
         assert demo.returncode == 130 and list(Path(folder).iterdir()) == [], said
 

@@ -16,18 +16,19 @@ def test_a_thread_that_has_ended_has_used_what_it_has_used(tmp_path):
     path = tmp_path / "meter"
     meter.create(path)
     counter, reader, goes = meter._Counter(path, "worker"), meter.Meter(path), threading.Event()
+    worked = threading.Event()
 
     def work():
         until = time.thread_time() + 0.02
         while time.thread_time() < until:
             pass
+        worked.set()
         goes.wait()
 
     threads = []
     counter.timed("start", lambda: threads.append(threading.Thread(target=work)) or threads[0].start())()
-    while reader.read()["worker"][1] < 0.02:
-        time.sleep(0.01)
+    worked.wait()
     before = reader.read()["worker"][1]
     goes.set()
     threads[0].join()
-    assert reader.read()["worker"][1] >= before
+    assert reader.read()["worker"][1] >= before > 0.01
