@@ -126,7 +126,7 @@ def test_a_load_that_cannot_be_told_of_fails_the_step_that_waits_for_it(node):
 
 @pytest.fixture
 def worker(node):
-    return Worker(node, None, cache(), Settings(), Heads(0, 1))
+    return Worker(node, None, cache(), Settings(log_peers=False), Heads(0, 1))
 
 
 LOAD = Load(7, "r", "k", "other", TOKEN, None, b"", [[1, 2, 3]], 0, 40, 1 << 16, {0: 0}, 1, 1.0, False, True)

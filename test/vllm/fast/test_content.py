@@ -37,6 +37,7 @@ def lora(name):
     ({"lora_request": lora("a")}, {}),
     ({"cache_salt": "a"}, {"cache_salt": "b"}),
     ({"prompt_embeds": embeds(1)}, {"prompt_embeds": embeds(2)}),
+    ({"prompt_embeds": embeds(1)}, {"prompt_embeds": torch.cat([embeds(1)[:-1], embeds(2)[-1:]])}),
     ({"prompt_embeds": embeds(1)}, {}),
     ({"mm_features": [image("a")]}, {"mm_features": [image("b")]}),
     ({"mm_features": [image("a")]}, {"mm_features": [image("a", offset=9)]}),

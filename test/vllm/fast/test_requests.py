@@ -4,6 +4,7 @@ import types
 
 import pytest
 
+from kvpipe import NO_BLOCK
 from kvpipe.vllm import requests
 
 
@@ -14,6 +15,11 @@ from kvpipe.vllm import requests
 ])
 def test_a_trace_is_one_that_daemons_take(name, header, trace):
     assert requests.trace(types.SimpleNamespace(request_id=name, trace_headers={"traceparent": header})) == trace
+
+
+def test_where_a_window_has_left_a_block_the_lists_have_none():
+    """vLLM has its block 0 there, which is nobody's."""
+    assert requests.Blocks([0, 1], [16, 32], 1).lists(([0, 0, 3, 4], [0, 9]), 16, 80) == [[NO_BLOCK, 3, 4, NO_BLOCK], [NO_BLOCK, 9, NO_BLOCK]]
 
 
 @pytest.mark.parametrize("unit, ends", [(32, [0, 32, 32, 64]), (1, [0, 1, 32, 33])])

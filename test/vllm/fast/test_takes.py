@@ -4,7 +4,7 @@ import pytest
 from fakes import chunks, full, window
 from sides import begun, blocks, finished, placed, request, scheduler, step
 
-from kvpipe.vllm.meta import Place
+from kvpipe.vllm.meta import Place, start_of
 
 
 @pytest.mark.parametrize("computed, count, tokens, ids", [
@@ -16,6 +16,7 @@ def test_tokens_are_loaded_from_where_the_engine_has_none_on(node, computed, cou
     step = begun(scheduler(node), request(100), computed, count)
     assert step.recvs == {2: "r"}
     assert [(take["tokens"], take["blocks"]) for take in node.taken] == [(tokens, [ids])]
+    assert node.taken[0]["after"] == start_of(step.number), "until then a step before may use these blocks"
 
 
 @pytest.mark.parametrize("specs, tokens, computed, loads", [

@@ -2,7 +2,7 @@
 
 import pytest
 from fakes import ends
-from sides import blocks, early, finished, request, scheduler, step
+from sides import begun, blocks, early, finished, request, scheduler, step
 from vllm.v1.request import RequestStatus
 
 from kvpipe import Reason, Status, Unavailable
@@ -63,6 +63,22 @@ def test_a_prefill_whose_producer_cannot_be_asked_is_not_waited_for(node, monkey
     monkeypatch.setattr(node, "watch", refuses)
     side.add(r)
     assert side.matched(r, 0) == (0, False)
+
+
+def test_a_daemon_that_stays_away_keeps_no_load_waiting(node, clock):
+    """One that is restarted is back by then, and goes on with them."""
+    side = scheduler(node)
+    begun(side, request(100))
+    node.said.clear()
+    for later, there in ((0, False), (2.9, False), (0, True), (0.2, False), (2.9, False)):
+        clock[0] += later
+        node.connected = there
+        step(side)
+        assert not node.said
+    for later in (0.2, 3.1):
+        clock[0] += later
+        step(side)
+        assert node.said == [("cancel", "k")]
 
 
 def test_a_prefill_is_waited_for_as_long_as_a_load_and_one_that_is_there_kept_for_a_lease(node):
