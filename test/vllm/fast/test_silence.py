@@ -53,6 +53,20 @@ def test_a_key_that_is_not_there_says_nothing_of_a_node_that_answers_others(node
     assert next_of(side, clock) == ((100, True),) * 2
 
 
+@pytest.mark.parametrize("where, end", [
+    ("other", ends(2, Status.FAILED, Reason.TIMEOUT)),  # it may just have been too slow
+    ("n", ends(2, Status.FAILED, Reason.PEER_GONE)),  # an engine beside this one
+])
+def test_who_only_failed_a_load_is_not_gone(node, clock, where, end):
+    side = scheduler(node)
+    begun(side, request(100, ours={"node": where}))
+    node.coming = [end]
+    step(side)
+    r = request(100, "next", ours={"node": where, "key": "next"})
+    side.add(r)
+    assert side.matched(r, 0) == (100, True)
+
+
 def test_a_prefill_that_does_not_begin_is_not_waited_for_where_nobody_answers(node, clock):
     side, r = scheduler(node, layerwise=True), request(100, transfer_id="t")
     begun(side, request(100, "other"))

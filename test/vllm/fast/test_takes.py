@@ -1,9 +1,10 @@
 """What the scheduler's side asks for when a request gets its blocks: which tokens, of whom, in how many parts; and when nothing is."""
 
 import pytest
-from fakes import chunks, full, window
+from fakes import chunks, ends, full, window
 from sides import begun, blocks, finished, placed, request, scheduler, step
 
+from kvpipe import Status
 from kvpipe.vllm.meta import Place, start_of
 
 
@@ -76,6 +77,14 @@ def test_nothing_is_handed_over_where_it_is_not_told_which_ranks_are_elsewhere(n
     side.places(places)
     side.add(r)
     assert side.matched(r, 0) == ((100, True) if loads else (0, False))
+
+
+@pytest.mark.parametrize("status", [Status.DONE, Status.FAILED, Status.CANCELLED])
+def test_workers_that_hear_of_no_end_are_told_how_it_was(node, status):
+    side = scheduler(node)
+    begun(side, request(100))
+    node.coming = [ends(2, status)]
+    assert step(side).ended == [(2, status == Status.DONE)]
 
 
 def test_a_request_that_ends_needs_nothing_any_more(node):
