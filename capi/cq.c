@@ -54,6 +54,9 @@ static void apply(kvpipe_t *kv, const struct kvpipe_cqe *e)
 			text = "out of memory: which blocks failed is not known";
 		}
 	}
+	/* A take that was refused names no blocks: the daemon has not looked at them. */
+	if (op->state == KV_RUNNING && op->opcode == KVPIPE_OPCODE_TAKE && e->status == KVPIPE_FAILED && head.nfailed == 0)
+		op->end.all_failed = true;
 	if (e->status == KVPIPE_RELEASED)
 		kv_op_release(kv, op, &c, blob);
 	else if (e->status == KVPIPE_QUARANTINED)

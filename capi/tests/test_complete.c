@@ -37,8 +37,30 @@ static void failed_runs(void)
 	e = (struct kvpipe_cqe){ .user_data = op, .status = KVPIPE_FAILED, .reason = KVPIPE_E_EXPIRED };
 	fake_post(f, e, NULL, 0, NULL);
 	CHECK_INT(kvpipe_wait(kv, op, WAIT, &c), 0);
-	CHECK(c.message == kvpipe_strerror(KVPIPE_E_EXPIRED) && c.failed == NULL && c.nfailed == 0);
+	CHECK(c.message == kvpipe_strerror(KVPIPE_E_EXPIRED));
 	kvpipe_op_free(kv, op);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
+/* A take that the daemon refuses brought nothing, so none of its blocks may be used, though the daemon names none. */
+static void refused_take(void)
+{
+	static const char *const said[] = { NULL, "the limit is 2" };
+	struct fake *f = fake_start(&by_hand);
+	kvpipe_t *kv = fake_connect(f);
+	struct kvpipe_completion c;
+
+	for (int i = 0; i < 2; i++) {
+		kvpipe_op_t op = fake_take(kv, 0, 0);
+		fake_post(f, (struct kvpipe_cqe){ .user_data = op, .status = KVPIPE_FAILED, .reason = KVPIPE_E_QUOTA }, NULL, 0, said[i]);
+		CHECK_INT(kvpipe_wait(kv, op, WAIT, &c), 0);
+		CHECK_INT(c.nfailed, 2); /* its groups */
+		CHECK(c.failed[0].group == 2 && c.failed[1].group == 5);
+		CHECK(c.failed[0].first == 0 && c.failed[0].count == UINT32_MAX && c.failed[1].first == 0 && c.failed[1].count == UINT32_MAX);
+		CHECK_INT(strcmp(c.message, i == 0 ? kvpipe_strerror(KVPIPE_E_QUOTA) : said[i]), 0);
+		kvpipe_op_free(kv, op);
+	}
 	kvpipe_close(kv);
 	fake_stop(f);
 }
@@ -370,7 +392,7 @@ static void hostile_result(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		TEST(failed_runs), TEST(lifetime), TEST(more),	  TEST(foreign),
+		TEST(failed_runs), TEST(lifetime), TEST(more),	  TEST(foreign), TEST(refused_take),
 		TEST(freed),	   TEST(limits),   TEST(uncollected), TEST(hostile), TEST(hostile_result),
 	};
 	return RUN(tests);
