@@ -26,6 +26,13 @@ func (m *Machine) regionInvalidated(ev RegionInvalidated) {
 	m.drained(s)
 }
 
+// mayComeAgain says whether the next daemon is sent operations on the session's blocks that this one, which is about to
+// end, has left to it, or whose end it does not report. Their memory is not given back here: if it was there again by
+// then, they would go on with what it holds. The client asks the next daemon, to which it has sent them before.
+func (m *Machine) mayComeAgain(s *session) bool {
+	return m.frozen || s.left || slices.ContainsFunc(s.engine.scheds, func(x *session) bool { return x.left })
+}
+
 func (m *Machine) regionRevalidated(ev RegionRevalidated) {
 	if s := m.sessions[ev.Session]; s != nil {
 		s.forgetInvalid(ev.Region)
@@ -46,6 +53,14 @@ func (s *session) drain(r layout.RegionID) {
 	if !slices.Contains(s.draining, r) {
 		s.draining = append(s.draining, r)
 	}
+}
+
+// asleep says whether operations that this session submits need memory that is away.
+func (s *session) asleep() bool {
+	if s.role != Scheduler {
+		return s.valid().Reason != OK
+	}
+	return slices.ContainsFunc(s.engine.workers, func(w *session) bool { return w.valid().Reason != OK })
 }
 
 // valid refuses operations while a region of the layout has no memory. In a session that comes back, a region may have

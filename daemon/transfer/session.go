@@ -37,6 +37,7 @@ type session struct {
 	gone     []layout.RegionID // removed regions
 	invalid  []layout.RegionID // regions without memory, until they are revalidated
 	draining []layout.RegionID // regions of both kinds whose memory may still be touched
+	left     bool              // something about ranks was left to the next daemon
 	ended    *Cause            // why it was told to go
 	cut      bool              // a warning said that a lease of it was cut
 	closed   bool
@@ -134,10 +135,15 @@ func (m *Machine) drained(s *session) {
 		}
 		return
 	}
+	keep := s.draining[:0]
 	for _, r := range s.draining {
+		if m.mayComeAgain(s) && slices.Contains(s.invalid, r) {
+			keep = append(keep, r)
+			continue
+		}
 		m.emit(RegionDrained{Session: s.id, Region: r})
 	}
-	s.draining = nil
+	s.draining = keep
 }
 
 // endSession tells a session to go; its operations end now.

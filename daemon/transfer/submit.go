@@ -61,9 +61,10 @@ func (m *Machine) submit(sub *Submit) {
 // leavesToNext says whether a submission is left to the next daemon. A daemon that is about to end begins nothing and
 // does not answer, since the client sends the submission again to the next one. What acts on an operation that was left
 // to the next daemon is left, too: an extension that was refused would cost the client its offer. A PUT is not left,
-// but refused: nobody sends it again, since no end comes back.
+// but refused: nobody sends it again, since no end comes back. So is what needs memory that is away: it is to fail, and
+// the next daemon may find the memory back.
 func (m *Machine) leavesToNext(s *session, in Op) bool {
-	if !m.stopping || s.ended != nil {
+	if !m.stopping || s.ended != nil || aboutRanks(in) && s.asleep() {
 		return false
 	}
 	var target uint64
@@ -79,7 +80,9 @@ func (m *Machine) leavesToNext(s *session, in Op) bool {
 	case *ExtendOp:
 		target = in.Target
 	}
-	return s.ops[target] == nil
+	leaves := s.ops[target] == nil
+	s.left = s.left || leaves && aboutRanks(in)
+	return leaves
 }
 
 // submitCancel ends an operation, and answers once that operation has ended.
