@@ -156,6 +156,22 @@ func (x *delayedSubmit) fire(m *Machine, _ wake) {
 		m.home.ranksOut(x.s.engine), x.s.engine.key.name, duration(m.now-x.at), m.cfg.Node))
 }
 
+// abandonMemory ends the submissions that are about memory of this rank, and wait for other ranks.
+func (h *homecoming) abandonMemory(m *Machine, s *session, cause Cause) {
+	for _, w := range s.engine.scheds {
+		for _, x := range slices.Clone(w.delayed.list) {
+			switch in := x.sub.Op.(type) { // nil: it has ended
+			case *OfferOp:
+				x.end(m, Failed, m.bereft(s, string(in.Key), cause, Unavailable, "offer again when it is back"))
+			case *TakeOp:
+				if !in.Restarted { // else only its ranks have to hear of it still
+					x.end(m, Failed, m.bereft(s, string(in.Key), cause, Unavailable, "take again when it is back"))
+				}
+			}
+		}
+	}
+}
+
 // end ends a submission that will never begin. If the submissions behind it only waited their turn, they go on.
 func (x *delayedSubmit) end(m *Machine, status Status, cause Cause) {
 	h, s := &m.home, x.s

@@ -22,7 +22,9 @@ func (m *Machine) regionInvalidated(ev RegionInvalidated) {
 		return
 	}
 	s.drain(ev.Region)
-	m.abandonMemory(s, because(Unavailable, "region %#x was invalidated while the operation used it", uint64(ev.Region)))
+	cause := because(Unavailable, "region %#x was invalidated while the operation used it", uint64(ev.Region))
+	m.abandonMemory(s, cause)
+	m.home.abandonMemory(m, s, cause)
 	m.drained(s)
 }
 

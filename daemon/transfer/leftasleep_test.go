@@ -60,3 +60,33 @@ func TestMemoryIsNotGivenBackUnderWhatIsLeftToTheNextDaemon(t *testing.T) {
 		})
 	}
 }
+
+// What a scheduler has submitted ends with the memory of a rank, too, while it waits for another rank that is not back after a restart. Else
+// it would begin once that rank comes, with whatever the memory holds by then.
+func TestWhatWaitsForRanksEndsWithTheMemoryOfAnother(t *testing.T) {
+	const scheduler, worker = 1, 2
+	e := &ends{tb: t, now: 1, m: transfer.New(transfer.Config{Node: "a", Random: func() uint64 { return 1 << 32 }})}
+	e.step(transfer.Awaited{Sessions: []transfer.AwaitedSession{{Engine: "e", Instance: "i", Role: transfer.Worker, Rank: 1, Layout: true}}, For: 60 * transfer.Second})
+	e.step(transfer.SessionOpened{Session: worker, Engine: "e", Instance: "i", Role: transfer.Worker, TPWorld: 2, Credits: 1000, Resumed: true})
+	e.step(transfer.LayoutSet{Session: worker, Layout: oneRank(t)})
+	e.step(transfer.SessionOpened{Session: scheduler, Engine: "e", Instance: "i", Role: transfer.Scheduler, Rank: transfer.NoRank, Credits: 1000})
+	offer, take := e.offer(scheduler, "offered", 0, 1), e.take(scheduler, "taken", "b", 1, 1)
+	over := e.submit(scheduler, &transfer.TakeOp{Key: []byte("over"), Token: anyToken, Peer: "b", Blocks: someBlocks(2, 1), Timeout: transfer.Second, Restarted: true})
+	watch := e.submit(scheduler, &transfer.WatchOp{Key: []byte("watched"), Token: anyToken, Peer: "b", Timeout: transfer.Second})
+	e.runs(offer)
+	e.runs(take)
+	e.step(transfer.RegionInvalidated{Session: worker, Region: 1})
+	e.is(offer, transfer.Failed, transfer.Unavailable, `key "offered": memory of rank 0 of engine "e" on node "a" was invalidated while the operation used it; offer again when it is back`)
+	e.is(take, transfer.Failed, transfer.Unavailable, `key "taken": memory of rank 0 of engine "e" on node "a" was invalidated while the operation used it; take again when it is back`)
+	e.runs(over) // its ranks have to hear of it, whenever they are back
+	e.runs(watch)
+
+	// The key is free, and what is submitted now waits as before.
+	e.step(transfer.RegionRevalidated{Session: worker, Region: 1})
+	again := e.offer(scheduler, "offered", 0, 1)
+	e.runs(again)
+	e.step(transfer.SessionOpened{Session: 3, Engine: "e", Instance: "i", Role: transfer.Worker, Rank: 1, TPWorld: 2, Credits: 1000, Resumed: true})
+	e.step(transfer.LayoutSet{Session: 3, Layout: oneRank(t)})
+	e.runs(again)
+	e.keeps(scheduler, 1)
+}
