@@ -75,8 +75,9 @@ func (s *Session) come() {
 	}
 }
 
-// absent says whether the session is new, and no daemon has heard of it yet.
-func (s *Session) absent() bool { return s.open && s.away && s.id == 0 }
+// absent says whether the session is new, and no daemon has heard of it yet, perhaps because the one that was asked stands
+// still: kvpipe_connect has not returned.
+func (s *Session) absent() bool { return s.open && !s.entered }
 
 // stays says whether a process of the engine lives on the node.
 func (e *Engine) stays(n *Node) bool {
