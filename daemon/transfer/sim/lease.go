@@ -38,7 +38,7 @@ func (o *Op) noteInterest() {
 // checkLease checks that an offer that stands has had a sign of interest.
 func (o *Op) checkLease() {
 	c, s := o.c, o.sess
-	if o.ends[s] != nil || !s.open || s.away || s.ousted || !s.node.up || o.exposed() {
+	if o.ends[s] != nil || !s.open || s.away || s.resumes || s.ousted || !s.node.up || o.exposed() {
 		return // it has ended, or comes again with the next daemon
 	}
 	if c.opts.Ragged && s.lazy {
