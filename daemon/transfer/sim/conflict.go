@@ -51,7 +51,7 @@ func (s *Session) holder(at uint32, what string) *Op {
 	if o == nil || !o.given || len(o.ends) > 0 || !o.sess.open {
 		return nil
 	}
-	if o.kind == "offer" && !slices.Contains(s.mem.places(o.segs[0]), at) { // the blocks of an extension may not have reached the daemon
+	if o.kind == "offer" && (o.bare || !slices.Contains(s.mem.places(o.segs[0]), at)) { // the blocks of an extension may not have reached the daemon
 		return nil
 	}
 	return o

@@ -66,6 +66,7 @@ type Session struct {
 	lastUser uint64
 	credits  int
 	lazy     bool          // has little room for completions, and collects them late
+	hung     transfer.Time // it collects none before then
 	lastAt   transfer.Time // when the last operation of an end arrives at the daemon
 }
 

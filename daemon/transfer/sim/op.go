@@ -23,27 +23,29 @@ type Op struct {
 	shape     shape // by which a take names blocks
 	after     uint64
 	layered   bool
-	conflict  bool                 // its blocks are in use: it has to be refused
-	holder    string               // by what
-	wrong     string               // what is wrong with it, so that it must fail; "": nothing
-	given     bool                 // the machine has it
-	kept      bool                 // it was submitted when there was no daemon
-	passedOn  bool                 // the daemon left it to the next one, which does not know it yet
-	granted   bool                 // bytes of it may have landed
-	in        transfer.Op          // what was submitted
-	more      []*transfer.ExtendOp // offers: extensions that were accepted
-	short     bool                 // offers: its extensions may be refused: one that failed has others behind it, or its ranks do not fit together
-	undone    bool                 // its cancel was under way when the daemon went
-	local     bool                 // the library ended it: no daemon knows it, so no rank hears of it
-	notice    bool                 // the ranks have to hear from the next daemon that it failed
-	noticed   uint64               // user data of what tells them so
-	heard     bool                 // the next daemon has answered that
-	limit     transfer.Time        // its terminal completion has to come before that; 0: none
+	conflict  bool          // its blocks are in use: it has to be refused
+	holder    string        // by what
+	wrong     string        // what is wrong with it, so that it must fail; "": nothing
+	given     bool          // the machine has it
+	kept      bool          // it was submitted when there was no daemon
+	passedOn  bool          // the daemon left it to the next one, which does not know it yet
+	granted   bool          // bytes of it may have landed
+	in        transfer.Op   // what was submitted
+	more      []transfer.Op // offers: extensions that were accepted, the last of which may seal it
+	bare      bool          // offers: its first segment comes with an extension
+	short     bool          // offers: its extensions may be refused: one that failed has others behind it, or its ranks do not fit together
+	undone    bool          // its cancel was under way when the daemon went
+	local     bool          // the library ended it: no daemon knows it, so no rank hears of it
+	notice    bool          // the ranks have to hear from the next daemon that it failed
+	noticed   uint64        // user data of what tells them so
+	heard     bool          // the next daemon has answered that
+	limit     transfer.Time // its terminal completion has to come before that; 0: none
 	timeout   transfer.Time
 	ends      map[*Session]*outcome
 	leg       transfer.XferID // transfer of the first byte that landed
 	freed     bool
 	withdrawn bool                 // its withdrawal was submitted
+	closing   bool                 // a bind: its end is being closed
 	crowded   bool                 // refused, perhaps when it was sent again, for a limit that a reload may have lowered
 	segs      [][]layout.BlockList // an offer's segments
 	instance  int                  // the engine's
@@ -133,6 +135,12 @@ func (s *Session) collect() {
 	d := c.delay()
 	if s.lazy {
 		d += c.rng.span(0, 500*ms)
+	}
+	if s.lazy && c.opts.Ragged && !c.calm { // its process may also hang for a while
+		if c.rng.hit(3) {
+			s.hung = c.now + c.rng.span(0, 4*second)
+		}
+		d = max(d, s.hung-c.now)
 	}
 	s.node.later(d, func() {
 		if s.open {
@@ -225,14 +233,12 @@ func (o *Op) terminal(s *Session, e transfer.Complete) {
 	case o.kind == "offer" && e.Status == transfer.Done:
 		o.req.consumed(o)
 	}
-	if x, ok := o.in.(*transfer.ExtendOp); ok {
-		offer := s.byUser[x.Target]
+	if offer := s.extended(o.in); offer != nil {
 		switch {
-		case e.Reason == transfer.Invalid && (offer == nil || !offer.short):
+		case e.Reason == transfer.Invalid && !offer.short:
 			c.fail("op %d: an extension is refused: %s", o.tag, e.Text)
-		case offer == nil:
 		case e.Status == transfer.Done:
-			offer.more = append(offer.more, x)
+			offer.more = append(offer.more, o.in)
 		default:
 			offer.short = true
 		}

@@ -13,7 +13,9 @@ import (
 // rank that offers for itself lacks something else. They are extended many times, sometimes by other tokens at each
 // rank. Takes have holes, too. The ranks of one engine cut the tokens into blocks of different sizes, and a rank's
 // successor into others again. Copies of slices are late, and spoil what is there already. The progress of a rank is
-// sometimes read as it was before. Two ranks may have the same, and lists come in any order.
+// sometimes read as it was before. Two ranks may have the same, and lists come in any order. Offers may begin with
+// nothing and be sealed by an operation of its own, watches and drops are cancelled, and who collects completions late
+// may hang for seconds.
 //
 // A take has to say exactly what it lacks, and what it does not list has to be right in every rank.
 

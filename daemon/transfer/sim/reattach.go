@@ -161,10 +161,13 @@ func (o *Op) again() {
 		again.Again = flagged
 		step(o.user, &again)
 		for _, x := range o.more {
-			ext := *x
+			if ext, ok := x.(*transfer.ExtendOp); ok {
+				own := *ext
+				x = &own
+			}
 			s.lastUser++
 			s.quiet[s.lastUser] = true
-			step(s.lastUser, &ext)
+			step(s.lastUser, x)
 		}
 	default:
 		if o.kind == "small" {

@@ -146,23 +146,64 @@ func (r *Request) offerBy(s *Session, p offerPlan) *Op {
 		at = cut
 	}
 	when := transfer.Time(0)
+	o.bare = c.opts.Ragged && c.rng.hit(10)
+	apart := c.opts.Ragged && !p.open && !o.short && c.rng.hit(10) // sealed by an operation of its own
 	for i, blocks := range o.segs {
-		last := i == len(p.cuts)-1 && !p.open
+		last := i == len(p.cuts)-1 && !p.open && !apart
 		after := o.write(blocks, p.ahead+i, p.layered)
 		if i == 0 {
-			o.submit(&transfer.OfferOp{
+			in := &transfer.OfferOp{
 				Key: []byte(r.key), Token: r.token, Content: r.content, Lease: p.lease, Consumers: r.consumers,
 				After: after, Sealed: last, Layered: p.layered, Blocks: blocks,
-			})
-		} else {
+			}
+			if o.bare {
+				in.After, in.Sealed, in.Layered, in.Blocks = 0, false, false, nil
+			}
+			o.submit(in)
+		}
+		if i > 0 || o.bare {
 			ext := &transfer.ExtendOp{Target: o.user, After: after, Sealed: last, Layered: p.layered, Blocks: blocks}
 			when = max(when, transfer.Time(i)*c.rng.span(5*ms, 300*ms)+40*ms) // one after the other
 			c.after(when, func() {
-				if o.ends[s] == nil && s.open {
+				switch {
+				case o.ends[s] != nil || !s.open:
+				case o.bare && i > 0 && len(o.more) == 0: // it was refused that from which this goes on
+					o.short = true
+				default:
 					c.newSmall(s, ext)
 				}
 			})
 		}
+	}
+	if apart {
+		c.after(when, o.sealLate)
+	}
+	return o
+}
+
+// sealLate seals an offer once the answers to its extensions have come, unless one was refused.
+func (o *Op) sealLate() {
+	c, s := o.c, o.sess
+	switch {
+	case o.ends[s] != nil || !s.open || o.short:
+	case slices.ContainsFunc(c.ops, func(x *Op) bool { return x.sess == s && s.extended(x.in) == o && x.ends[s] == nil }):
+		c.after(c.rng.span(5*ms, 100*ms), o.sealLate)
+	default:
+		c.newSmall(s, &transfer.SealOp{Target: o.user})
+	}
+}
+
+// extended returns the offer that an operation extends or seals; nil: none.
+func (s *Session) extended(in transfer.Op) *Op {
+	var o *Op
+	switch in := in.(type) {
+	case *transfer.ExtendOp:
+		o = s.byUser[in.Target]
+	case *transfer.SealOp:
+		o = s.byUser[in.Target]
+	}
+	if o == nil || o.kind != "offer" {
+		return nil
 	}
 	return o
 }
@@ -216,8 +257,8 @@ func (c *Cluster) newSmall(s *Session, in transfer.Op) *Op {
 	o := c.newOp("small", s, nil)
 	o.timeout = 1 * ms
 	o.submit(in)
-	if x, ok := in.(*transfer.ExtendOp); ok && o.in == nil && s.byUser[x.Target] != nil { // nobody was there to take it
-		s.byUser[x.Target].short = true
+	if offer := s.extended(in); offer != nil && o.in == nil { // nobody was there to take it
+		offer.short = true
 	}
 	return o
 }

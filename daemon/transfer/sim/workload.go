@@ -243,6 +243,10 @@ func (q *Request) produce() {
 			}
 		}
 		o.withdrawn = true
+		if c.opts.Ragged && r.hit(30) {
+			c.newSmall(o.sess, &transfer.CancelOp{Target: o.user}) // the same
+			return
+		}
 		c.newSmall(o.sess, &transfer.WithdrawOp{Target: o.user})
 	})
 }
@@ -328,6 +332,7 @@ func (q *Request) drop(e *Engine, p takePlan) {
 	k := q.c.newOp("drop", pick(&q.c.rng, e.askers()), nil)
 	k.req, k.timeout = q, p.timeout
 	k.submit(&transfer.DropOp{Key: []byte(q.key), Token: p.token, Peer: p.peer, Timeout: p.timeout})
+	k.mayCancel()
 }
 
 // watch says that the engine will take.
@@ -338,6 +343,20 @@ func (q *Request) watch(e *Engine, p takePlan) {
 		p.token, k.wrong = wrongToken, q.wrong(e, wrongToken, q.content)
 	}
 	k.submit(&transfer.WatchOp{Key: []byte(q.key), Token: p.token, Peer: p.peer, Timeout: p.timeout})
+	k.mayCancel()
+}
+
+// mayCancel cancels a watch or drop now and then, in ragged seeds.
+func (o *Op) mayCancel() {
+	c, r := o.c, &o.c.rng
+	if !c.opts.Ragged || !r.hit(20) {
+		return
+	}
+	c.after(r.span(0, 300*ms), func() {
+		if o.in != nil && running(o) {
+			c.newSmall(o.sess, &transfer.CancelOp{Target: o.user})
+		}
+	})
 }
 
 // mind is what a client does about a running take.
