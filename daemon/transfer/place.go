@@ -127,7 +127,7 @@ func (m *Machine) admitEnd(p *place, e *end, token []byte) (cause Cause, wait bo
 		return *e.verdict, false
 	case h == nil || h.ended || p.receiver != nil && p.receiver != e && !p.buffer: // a seeker that queued in a home which ends would be left in it
 		return Cause{}, true
-	case !sameToken(h.token, token):
+	case !sameToken(h.token, token) && !m.cfg.Broken.Stranger:
 		return because(Denied, "%s: wrong token; open both ends with the same one, or both without", p), false
 	case p.buffer:
 		e.met = true

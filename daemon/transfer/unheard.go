@@ -17,7 +17,7 @@ type unheard struct {
 // no more of these notes than one engine may have ends.
 func (m *Machine) leaveWord(h *home, verdict Cause) {
 	owner := h.bind.by.engine.key.owner
-	if h.place.buffer || h.met || h.items > 0 || !h.sealed && h.broken == nil || m.unheard[owner] >= m.cfg.MaxPipes {
+	if m.cfg.Broken.Unheard || h.place.buffer || h.met || h.items > 0 || !h.sealed && h.broken == nil || m.unheard[owner] >= m.cfg.MaxPipes {
 		return
 	}
 	u := &unheard{place: h.place, owner: owner, token: h.token, cause: verdict}

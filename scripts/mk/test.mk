@@ -48,7 +48,7 @@ sim: ## the transfer machine under SEEDS=2000 seeds of trouble
 ifeq ($(wildcard $(SIM_PKG)/*_test.go),)
 	@echo 'part skipped: there is no $(SIM_PKG)'
 else
-	@$(GOTEST) -timeout $(SIM_CAP) -count=1 $(SIM_PKG) -run '^TestSim(Ends|Mad|Ragged)?$$' -seeds=$(SEEDS) | scripts/gotest.py
+	@$(GOTEST) -timeout $(SIM_CAP) -count=1 $(SIM_PKG) -run '^TestSim(Ends|Mad|Ragged|RaggedEnds)?$$' -seeds=$(SEEDS) | scripts/gotest.py
 endif
 
 fuzz: ## every fuzz target for FUZZTIME=60s

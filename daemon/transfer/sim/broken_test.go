@@ -41,6 +41,8 @@ func TestBroken(t *testing.T) {
 		{"part that is forgotten when another one fails", Options{Broken: transfer.Broken{Parts: true}}, 1000, "have all their parts"},
 		{"late slice", Options{Broken: transfer.Broken{LateSlice: true}}, 3000, ""},
 		{"pipe that goes on behind a gap", Options{Ends: true, Broken: transfer.Broken{Gap: true}}, 100, ""},
+		{"any token of an end", Options{Ends: true, Ragged: true, Broken: transfer.Broken{Stranger: true}}, 300, "and its token is not that of p"},
+		{"pipe that was closed before a receiver came and is forgotten", Options{Ends: true, Ragged: true, Broken: transfer.Broken{Unheard: true}}, 1000, "its first receiver is not told so"},
 		{"item that does not go back", Options{Ends: true, Broken: transfer.Broken{Return: true}}, 100, ""},
 		{"item in doubt that goes back", Options{Ends: true, Broken: transfer.Broken{Doubt: true}}, 3000, ""},
 		{"word that does not count after a long outage", Options{Ends: true, Broken: transfer.Broken{Outage: true}}, 300, "was received twice"},

@@ -75,6 +75,7 @@ type Cluster struct {
 	pipes    []*conduit
 	items    map[uint64]*thing // by the number in their description
 	received int
+	words    int      // pipes that were closed with nothing in them before anybody came
 	despite  int      // items received again after a partition in which their home had given up waiting
 	reunited int      // times that a home met a node again after it had given up waiting for that node's word about items
 	mad      *madness // nil: no node is

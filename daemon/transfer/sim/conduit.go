@@ -11,15 +11,16 @@ import (
 
 // conduit is a pipe or a lookup buffer: its home and its receiving ends.
 type conduit struct {
-	c       *Cluster
-	name    string
-	buffer  bool
-	token   []byte
-	home    *sender
-	ends    []*receiver
-	closing *Op  // a bind that is being closed
-	drains  bool // end of the run: its items are received, then everything is closed
-	upset   int  // how often a receiving end came or went; what it got last may never have been reported
+	c      *Cluster
+	name   string
+	buffer bool
+	token  []byte
+	home   *sender
+	ends   []*receiver
+	drains bool  // end of the run: its items are received, then everything is closed
+	here   bool  // all ends are on the home's node
+	word   *word // how its last home ended, which nobody had met; nil: somebody had, or has heard of it since
+	upset  int   // how often a receiving end came or went; what it got last may never have been reported
 }
 
 // thing is an item. Its bytes are the pattern of a request of that number.
@@ -52,6 +53,7 @@ type sender struct {
 	life  int // binds so far
 	next  uint64
 	last  map[string]*thing // by key
+	began transfer.Time     // when it was opened
 	terms map[int]*term     // by life
 }
 
@@ -66,13 +68,18 @@ func (c *Cluster) addEnds() {
 		c.pipes = append(c.pipes, p)
 		p.home = &sender{conduit: p, last: map[string]*thing{}, terms: map[int]*term{}}
 		p.home.eng = c.endpoint(pick(r, c.nodes), "s"+p.name, p.home.open)
+		p.here = c.opts.Ragged && r.hit(40)
 		ends := r.in(1, 3)
 		if c.cut > briefly && r.hit(70) {
 			ends = 1
 		}
 		for k := range ends {
 			e := &receiver{conduit: p, window: r.in(1, 4)}
-			e.eng = c.endpoint(pick(r, c.nodes), fmt.Sprintf("r%d%s", k, p.name), e.open)
+			n := p.home.eng.node
+			if !p.here {
+				n = pick(r, c.nodes)
+			}
+			e.eng = c.endpoint(n, fmt.Sprintf("r%d%s", k, p.name), e.open)
 			p.ends = append(p.ends, e)
 		}
 	}
@@ -116,7 +123,7 @@ func (p *conduit) trouble() {
 	case r.hit(c.faults.client):
 		eng.crash(r)
 	case r.hit(30) && running(bind):
-		p.closing = bind
+		bind.closing = true
 		p.small(eng, &transfer.CancelOp{Target: bind.user})
 	case r.hit(30) && of == nil && running(bind):
 		p.home.seal()
@@ -229,6 +236,16 @@ func (o *Op) arrive(in transfer.Op) {
 	})
 }
 
+// arrived does something once what was handed over last has arrived.
+func (o *Op) arrived(do func()) {
+	s := o.sess
+	s.node.later(s.lastAt-o.c.now, func() {
+		if s.open {
+			do()
+		}
+	})
+}
+
 // open makes this end the home.
 func (h *sender) open() {
 	c, r := h.c, &h.c.rng
@@ -243,18 +260,44 @@ func (h *sender) open() {
 	if h.buffer {
 		kind = transfer.BindOwn
 	}
+	shy, pause := c.opts.Ragged && r.hit(20) || h.here && r.hit(60), 300*ms
+	if shy {
+		pause = 2 * second
+	}
+	alone := h.alone()
+	h.began = c.now
 	o.onEnd = func(e transfer.Complete) {
 		unopened := e.Reason == transfer.Quota || e.Reason == transfer.Busy || e.Reason == transfer.Unavailable
-		if h.drains && o != h.closing && e.Status != transfer.Done && !unopened {
+		if h.drains && !o.closing && e.Status != transfer.Done && !unopened {
 			h.fail("op %d: %s was sealed, and ended %d %s", o.tag, h.name, e.Status, e.Text)
 		}
 		if h.drains {
 			c.after(0, h.stop)
 		}
-		c.after(r.span(0, 300*ms), h.open)
+		if alone && e.Status == transfer.Done {
+			h.leaveWord()
+		}
+		c.after(r.span(0, pause), h.open)
 	}
 	o.arrive(&transfer.BindOp{Kind: kind, Name: h.name, Token: h.token, Capacity: 1 << 20})
-	h.puts(o)
+	o.arrived(func() { h.word = nil })
+	if shy {
+		h.hesitate(o)
+	} else {
+		h.puts(o)
+	}
+}
+
+// hesitate puts nothing for a while. The end may be sealed before it does.
+func (h *sender) hesitate(bind *Op) {
+	c, r := h.c, &h.c.rng
+	c.after(r.span(0, second), func() {
+		if !c.calm && running(bind) && r.hit(50) {
+			h.seal()
+		} else {
+			h.puts(bind)
+		}
+	})
 }
 
 // puts puts an item now and then, as long as the bind runs.

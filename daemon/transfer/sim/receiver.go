@@ -20,6 +20,8 @@ type receiver struct {
 	gets    int               // of this bind, under way
 	closed  uint64            // of this bind: the first number for which its pipe was said to be closed; open: none
 	givenUp bool              // this bind lacks numbers that it will not get
+	began   transfer.Time     // when it was opened
+	due     bool              // this bind has to hear that its pipe was closed with nothing in it
 }
 
 const open = ^uint64(0)
@@ -29,21 +31,30 @@ func (e *receiver) open() {
 	if c.calm && !e.drainsHere() || !e.eng.ready() || running(e.bind) {
 		return
 	}
+	if e.here && !e.drains && r.hit(60) { // the sender may come and go before
+		c.after(r.span(0, 2*second), e.open)
+		return
+	}
 	e.upset++ // the end before may not have been told what it was given
 	o := e.newOp("bind", e.eng.workers[0])
-	e.bind, e.next, e.came, e.gets, e.closed, e.givenUp = o, 0, map[uint64]*thing{}, 0, open, false
+	e.bind, e.next, e.came, e.gets, e.closed, e.givenUp, e.began, e.due = o, 0, map[uint64]*thing{}, 0, open, false, c.now, false
 	in := &transfer.BindOp{Kind: transfer.BindRecv, Name: e.name, Token: e.token}
+	if c.opts.Ragged && !e.drains && !e.exposed() && r.hit(8) {
+		in.Token, o.wrong = wrongToken, "its token is not that of "+e.name
+	}
 	if e.buffer {
 		in.Kind = transfer.BindSelect
 	}
 	if home := e.home.eng.node.name; home != e.eng.node.name || r.hit(30) {
 		in.Peer = home
 	}
-	o.onEnd = func(transfer.Complete) {
+	o.onEnd = func(x transfer.Complete) {
 		e.upset++
+		e.denied(o, x)
 		c.after(r.span(0, 300*ms), e.open)
 	}
 	o.arrive(in)
+	o.arrived(func() { e.hears(o) })
 	for range e.window {
 		e.get(o, e.next, nil)
 		e.next++
@@ -93,7 +104,7 @@ func (e *receiver) get(bind *Op, seq uint64, short *transfer.Got) {
 		return
 	}
 	o := e.newOp("get", s)
-	o.ids, o.timeout = ids, in.Timeout
+	o.ids, o.timeout, o.wrong = ids, in.Timeout, bind.wrong
 	if in.Room = uint64(room); room > 0 {
 		o.lists = append(o.lists, list(bs, 0, room, ids))
 		in.Blocks = o.lists
@@ -125,7 +136,11 @@ func (e *receiver) get(bind *Op, seq uint64, short *transfer.Got) {
 func (e *receiver) ended(bind, o *Op, in *transfer.GetOp, seq uint64, x transfer.Complete) {
 	c, r := e.c, &e.c.rng
 	asked := func() { e.get(bind, seq, nil) }
+	e.denied(o, x)
+	e.heard(bind, o, x)
 	switch {
+	case x.Reason == transfer.Denied:
+		e.giveUp(bind)
 	case x.Status == transfer.Done && in.Match == transfer.MatchDecline:
 		c.after(r.span(0, 20*ms), asked)
 	case x.Status == transfer.Done && x.Short:
@@ -167,6 +182,8 @@ func (e *receiver) atEnd(bind, o *Op) bool {
 	}
 	if t := e.came[0]; t != nil {
 		e.home.whole(o, t.life)
+	} else {
+		e.home.wasSealed(o)
 	}
 	e.giveUp(bind)
 	return true

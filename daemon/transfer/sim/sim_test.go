@@ -166,6 +166,22 @@ func TestSimRagged(t *testing.T) {
 	t.Logf("%d seeds, %d takes lacked blocks, %d of these were spoiled while they waited for their fence, %d lists were for ranks that differ", ran, lacked, spoiled, uneven)
 }
 
+// TestSimRaggedEnds is TestSimEnds on nodes that stand still and whose devices have errors. Some pipes are closed before anybody came to receive, and
+// some ends come with a wrong token.
+func TestSimRaggedEnds(t *testing.T) {
+	received, words := 0, 0
+	ran := everySeed(t, *seeds/4, func(seed uint64) Options {
+		return Options{Seed: seed, Ragged: true, Ends: true, Tight: seed%5 == 0}
+	}, func(c *Cluster) {
+		received += c.received
+		words += c.words
+	})
+	if words == 0 && *one == 0 && enough() {
+		t.Error("no pipe was closed before anybody came: what holds of them is not looked at any more")
+	}
+	t.Logf("%d seeds, %d items received, %d pipes were closed before anybody came", ran, received, words)
+}
+
 func replay(t *testing.T, seed uint64) {
 	o := Options{Seed: seed, Unrest: *unrest}
 	if testing.Verbose() {

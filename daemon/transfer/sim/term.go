@@ -56,11 +56,28 @@ func (h *sender) whole(o *Op, life int) {
 		h.fail("op %d: %s is said to be closed by its sender, who did not in life %d", o.tag, h.name, life)
 		return
 	}
+	if x := h.missing(t); x != nil {
+		h.fail("op %d: %s is said to be closed by its sender, and item %d of life %d was received by nobody", o.tag, h.name, x.number, life)
+	}
+}
+
+// missing returns an item of a sealed life that nobody has received, and should have; nil: there is none.
+func (h *sender) missing(t *term) *thing {
 	for _, x := range t.things[:t.sealed] {
 		failed := x.put.ends[x.put.sess] != nil && x.put.ends[x.put.sess].status == transfer.Failed
 		if x.got == 0 && !x.withdrawn && (failed || x.upset == h.upset) {
-			h.fail("op %d: %s is said to be closed by its sender, and item %d of life %d was received by nobody", o.tag, h.name, x.number, life)
+			return x
+		}
+	}
+	return nil
+}
+
+// wasSealed checks that a life was sealed of which nothing is left, when a receiver that has nothing is told that there is no more.
+func (h *sender) wasSealed(o *Op) {
+	for _, t := range h.terms {
+		if t.sealed >= 0 && h.missing(t) == nil {
 			return
 		}
 	}
+	h.fail("op %d: %s is said to be closed by its sender with nothing left in it, who did that in no life", o.tag, h.name)
 }
