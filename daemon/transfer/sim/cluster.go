@@ -176,6 +176,8 @@ func New(opts Options) *Cluster {
 		if c.cut > briefly { // and ends live through long partitions
 			c.faults.partition = r.in(20, 40)
 			c.faults.crash, c.faults.client, c.faults.drain = 0, 0, 0
+		} else if opts.Unrest {
+			c.faults.unsettle(r)
 		}
 	case r.hit(20) || opts.Unrest:
 		c.faults.unsettle(r)

@@ -33,15 +33,15 @@ type Session struct {
 	role     transfer.Role
 	rank     int
 	instance int
-	mem      *memory         // workers
-	pool     *pool           // the block ids that it submits from
-	open     bool            // the client lives and is connected, or waits for the next daemon
-	away     bool            // it waits for the next daemon
-	late     transfer.Time   // how long it stands still once the next daemon is there; 0: not at all
-	tries    int             // how often it came back and was told to try again
-	asked    bool            // it has submitted something to this daemon
-	heir     *Session        // the session that came in its place
-	quiet    map[uint64]bool // user data of what the library sent again by itself
+	mem      *memory                // workers
+	pool     *pool                  // the block ids that it submits from
+	open     bool                   // the client lives and is connected, or waits for the next daemon
+	away     bool                   // it waits for the next daemon
+	late     transfer.Time          // how long it stands still once the next daemon is there; 0: not at all
+	tries    int                    // how often it came back and was told to try again
+	asked    bool                   // it has submitted something to this daemon
+	heir     *Session               // the session that came in its place
+	quiet    map[uint64]transfer.Op // extensions that the library sent again by itself, until they are accepted
 	drained  bool
 	killed   bool          // its process died
 	news     transfer.Time // how much later the daemon hears of its death
@@ -130,7 +130,7 @@ func (e *Engine) newSession(role transfer.Role, rank int) *Session {
 	n := e.at(role, rank)
 	s := &Session{
 		node: n, eng: e, role: role, rank: rank, instance: e.instance, open: true, pool: newPool(),
-		src: map[uint32]*Op{}, dst: map[uint32]*Op{}, byUser: map[uint64]*Op{}, quiet: map[uint64]bool{}, credits: e.c.credits, lazy: e.lazy,
+		src: map[uint32]*Op{}, dst: map[uint32]*Op{}, byUser: map[uint64]*Op{}, quiet: map[uint64]transfer.Op{}, credits: e.c.credits, lazy: e.lazy,
 	}
 	if e.lazy {
 		s.credits = e.c.rng.in(4, 12)

@@ -98,15 +98,18 @@ func (s *Session) complete(e transfer.Complete) {
 	if !s.open && s.drained {
 		c.fail("node %s: completion for session %d after it was drained", s.node.name, s.id)
 	}
-	if s == o.sess && e.UserData != 0 && e.UserData != o.user && (s.quiet[e.UserData] || e.UserData == o.noticed) {
+	if s == o.sess && e.UserData != 0 && e.UserData != o.user && (s.quiet[e.UserData] != nil || e.UserData == o.noticed) {
 		s.credits--
 		s.collect() // the library's own business
 		o.heard = o.heard || e.UserData == o.noticed
-		if e.Status == transfer.Failed && s.quiet[e.UserData] && running(o) {
+		if e.Status == transfer.Failed && s.quiet[e.UserData] != nil && running(o) {
 			if !lower && !o.short {
 				c.fail("op %d: an extension that was sent again is refused, and its offer with it: %s", o.tag, e.Text)
 			}
 			o.short = true
+		}
+		if e.Status == transfer.Done {
+			delete(s.quiet, e.UserData)
 		}
 		return
 	}
@@ -457,7 +460,7 @@ func (o *Op) holes() []layout.Run {
 			first, stop := tokensOf(b)
 			at := (first/bs + i) * bs
 			from, to := max(at, first), min(at+bs, stop)
-			if id != layout.NoBlock && o.req.lacks(b.Group, from, to) {
+			if id != layout.NoBlock && (o.req.lacks(b.Group, from, to) || o.req.untaken(b.Group, from, to)) {
 				out = append(out, layout.Run{Group: b.Group, First: id, Count: 1})
 			}
 		}

@@ -166,7 +166,7 @@ func (o *Op) again() {
 				x = &own
 			}
 			s.lastUser++
-			s.quiet[s.lastUser] = true
+			s.quiet[s.lastUser] = x
 			step(s.lastUser, x)
 		}
 	default:

@@ -61,6 +61,25 @@ func (r *Request) lacks(group uint32, from, to int) bool {
 	return from < first+bs && to > first
 }
 
+// untaken says whether some of the tokens are in an extension that was sent to another daemon again, and of which it is
+// not known that this one has accepted it. The offer may be sealed without it: only the library withdraws it then.
+func (r *Request) untaken(group uint32, from, to int) bool {
+	return slices.ContainsFunc(r.c.ops, func(o *Op) bool {
+		if o.kind != "offer" || o.req != r {
+			return false
+		}
+		for _, x := range o.sess.quiet {
+			if x, ok := x.(*transfer.ExtendOp); ok && o.sess.extended(x) == o && slices.ContainsFunc(x.Blocks, func(b layout.BlockList) bool {
+				first, stop := tokensOf(b)
+				return b.Group == group && first < to && stop > from
+			}) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
 // consumed checks that as many as the offer was for had really taken it when it was done.
 func (r *Request) consumed(o *Op) {
 	if r.exposed() {
