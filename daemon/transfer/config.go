@@ -60,6 +60,7 @@ type Broken struct {
 	Heir        bool // a dead scheduler's offers outlive it although its successor came before the death was known
 	Gap         bool // a pipe goes on after an item that was refused
 	Return      bool // an item of a pipe or lookup buffer that was found and not received does not go back
+	Count       bool // each rank is told the bytes of all ranks
 	Doubt       bool // an item that may have been received goes back
 	Outage      bool // the word that an item was received does not count after a long outage
 	Ranks       Kind // for operations of this kind of a scheduler, ranks are told that memory is free while it may still be touched

@@ -257,6 +257,9 @@ func (m *Machine) report(o *op, status Status, more bool) {
 		}
 		if status <= WasCancelled {
 			c.Bytes, c.Failed = o.owner.account(o, n)
+			if m.cfg.Broken.Count {
+				c.Bytes, _ = o.owner.account(o, o.by)
+			}
 		}
 		if status == Done {
 			c.Got, c.Short = o.got, o.short

@@ -34,6 +34,7 @@ func TestBroken(t *testing.T) {
 		{"take over a take in another group", Options{Broken: transfer.Broken{Groups: true}}, 300, "(take): a conflicting hold was granted over blocks of a take"},
 		{"offer over a take in another group", Options{Broken: transfer.Broken{Groups: true}}, 300, "(offer): a conflicting hold was granted over blocks of a take"},
 		{"take that lacks blocks of another group", Options{Broken: transfer.Broken{Groups: true}}, 300, "wrong bytes"},
+		{"bytes of all ranks that each is told", Options{Broken: transfer.Broken{Count: true}}, 100, "bytes came, and"},
 		{"incarnation", Options{Broken: transfer.Broken{Incarnation: true}}, 3000, ""},
 		{"part that counts twice", Options{Broken: transfer.Broken{Twice: true}}, 1000, "consumers are"},
 		{"parts that are counted for each node", Options{Broken: transfer.Broken{Apart: true}}, 1000, "have all their parts"},

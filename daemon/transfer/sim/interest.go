@@ -121,10 +121,10 @@ func (n *Node) ask(k *transfer.MsgKey, ev transfer.Event) {
 	}
 }
 
-// checkEarly checks that a drop that came before the offer counts as soon as there is one.
+// checkEarly checks that a drop that came before the offer counts as soon as there is one, unless the daemon had to forget it.
 func (o *Op) checkEarly() {
 	q, n := o.req, o.sess.node
-	if o.kind != "offer" || q.early != n.life || q.gens > 0 {
+	if o.kind != "offer" || q.early != n.life || q.gens > 0 || n.cfg.MaxTombstones > 0 {
 		return
 	}
 	if x, is := offersOf(n)[q.key]; is && x.Consumed == 0 {

@@ -223,6 +223,7 @@ func (o *Op) terminal(s *Session, e transfer.Complete) {
 			c.slid++
 		}
 		o.checkBytes(0, allLayers, nil)
+		o.checkCount(s, e.Bytes)
 		o.took()
 	case e.Status == transfer.WasCancelled && strings.Contains(e.Text, "before it began"):
 		o.local = true // as without a daemon: its ranks never hear of it
@@ -295,6 +296,27 @@ func (o *Op) checkBytes(first, last int, failed []layout.Run) {
 		}
 	}
 	o.gen = max(gen, 0)
+}
+
+// checkCount checks how many bytes a session is told of a take that is done: those of its rank, or of all ranks if it asked.
+func (o *Op) checkCount(s *Session, bytes uint64) {
+	want := uint64(0)
+	for _, w := range o.ranksOf() {
+		if w != s && s != o.sess {
+			continue
+		}
+		for _, b := range o.lists {
+			w.mem.each(b, 0, len(w.mem.part.layers), func(layer uint32, token, head int, c []byte) bool {
+				if o.req.has(layer, head) {
+					want += cell
+				}
+				return true
+			})
+		}
+	}
+	if bytes != want && !o.madeUp() {
+		o.c.fail("op %d (take of %s by %s): session %d is told that %d bytes came, and %d did", o.tag, o.req.key, s.eng.called(), s.id, bytes, want)
+	}
 }
 
 // without makes holes of failed blocks.

@@ -8,6 +8,9 @@ func (c *Cluster) tighten() {
 	c.cfg.MaxParked = r.in(1, 4)
 	c.cfg.MaxHeld = r.in(1500, 6000)
 	c.cfg.MaxEnds = r.in(1, 4)
+	if c.opts.Ragged {
+		c.cfg.MaxTombstones = r.in(2, 10)
+	}
 }
 
 // forRoom says whether a message puts something off, or ends it, because there is no room for it.
