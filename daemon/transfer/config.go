@@ -64,7 +64,7 @@ type Broken struct {
 	Doubt       bool // an item that may have been received goes back
 	Outage      bool // the word that an item was received does not count after a long outage
 	Ranks       Kind // for operations of this kind of a scheduler, ranks are told that memory is free while it may still be touched
-	Stranger    bool // takes, watches, drops and receiving ends pass with any token, content digest and layout
+	Stranger    bool // takes, watches, drops, receiving ends and ranks that offer for themselves pass with any token, content digest and layout
 	Unheard     bool // a pipe that ends with nothing in it before a receiver came is forgotten
 	Lease       bool // offers outlive their lease
 	Interest    bool // watches and drops do nothing, and are done

@@ -76,6 +76,9 @@ func (m *Machine) submitOffer(s *session, sub *Submit, in *OfferOp) {
 	}
 	if cause.Reason == OK && o != nil {
 		cause = o.joinable(s, in)
+		if m.cfg.Broken.Stranger && (cause.Reason == Denied || cause.Reason == Incompatible) {
+			cause = Cause{}
+		}
 	}
 	if cause.Reason == OK && o != nil {
 		cause = o.carries(0, in.Blocks)

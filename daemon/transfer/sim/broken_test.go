@@ -42,6 +42,7 @@ func TestBroken(t *testing.T) {
 		{"part that is forgotten when another one fails", Options{Broken: transfer.Broken{Parts: true}}, 1000, "have all their parts"},
 		{"late slice", Options{Broken: transfer.Broken{LateSlice: true}}, 3000, ""},
 		{"pipe that goes on behind a gap", Options{Ends: true, Broken: transfer.Broken{Gap: true}}, 100, ""},
+		{"any token of a rank", Options{Ragged: true, Broken: transfer.Broken{Stranger: true}}, 1000, "its ranks do not agree"},
 		{"any token of an end", Options{Ends: true, Ragged: true, Broken: transfer.Broken{Stranger: true}}, 300, "and its token is not that of p"},
 		{"pipe that was closed before a receiver came and is forgotten", Options{Ends: true, Ragged: true, Broken: transfer.Broken{Unheard: true}}, 1000, "its first receiver is not told so"},
 		{"item that does not go back", Options{Ends: true, Broken: transfer.Broken{Return: true}}, 100, ""},

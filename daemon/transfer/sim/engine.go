@@ -41,7 +41,7 @@ type Session struct {
 	tries    int                    // how often it came back and was told to try again
 	asked    bool                   // it has submitted something to this daemon
 	heir     *Session               // the session that came in its place
-	quiet    map[uint64]transfer.Op // extensions that the library sent again by itself, until they are accepted
+	quiet    map[uint64]transfer.Op // extensions that the library sent again by itself
 	drained  bool
 	killed   bool          // its process died
 	news     transfer.Time // how much later the daemon hears of its death

@@ -82,7 +82,7 @@ func (n *Node) hear(e transfer.Effect) {
 func (n *Node) ask(k *transfer.MsgKey, ev transfer.Event) {
 	c, key := n.c, string(k.Key)
 	q := c.requestOf(key)
-	if q == nil || !q.at(n) {
+	if q == nil || !q.at(n) || q.astray >= 0 { // whose token it has is chance
 		n.take(ev)
 		return
 	}
@@ -124,7 +124,7 @@ func (n *Node) ask(k *transfer.MsgKey, ev transfer.Event) {
 // checkEarly checks that a drop that came before the offer counts as soon as there is one, unless the daemon had to forget it.
 func (o *Op) checkEarly() {
 	q, n := o.req, o.sess.node
-	if o.kind != "offer" || q.early != n.life || q.gens > 0 || n.cfg.MaxTombstones > 0 {
+	if o.kind != "offer" || q.early != n.life || q.gens > 0 || n.cfg.MaxTombstones > 0 || q.astray >= 0 {
 		return
 	}
 	if x, is := offersOf(n)[q.key]; is && x.Consumed == 0 {

@@ -7,7 +7,6 @@ import "github.com/kvpipe/kvpipe/daemon/transfer"
 // lose: the daemon is gone. The client lives, and waits for the next one.
 func (s *Session) lose() {
 	s.bare, s.resumes = false, false
-	clear(s.quiet)
 	s.away, s.leaving, s.watch, s.ring, s.idle = true, false, 0, nil, 0
 	for _, o := range s.eng.c.ops {
 		switch {

@@ -32,6 +32,7 @@ type Op struct {
 	granted   bool          // bytes of it may have landed
 	in        transfer.Op   // what was submitted
 	more      []transfer.Op // offers: extensions that were accepted, the last of which may seal it
+	untaken   []transfer.Op // offers: extensions that were not accepted, or of which that is not known
 	bare      bool          // offers: its first segment comes with an extension
 	short     bool          // offers: its extensions may be refused: one that failed has others behind it, or its ranks do not fit together
 	undone    bool          // its cancel was under way when the daemon went
@@ -109,7 +110,7 @@ func (s *Session) complete(e transfer.Complete) {
 			o.short = true
 		}
 		if e.Status == transfer.Done {
-			delete(s.quiet, e.UserData)
+			o.accepts(s.quiet[e.UserData])
 		}
 		return
 	}
@@ -243,6 +244,7 @@ func (o *Op) terminal(s *Session, e transfer.Complete) {
 			c.fail("op %d: an extension is refused: %s", o.tag, e.Text)
 		case e.Status == transfer.Done:
 			offer.more = append(offer.more, o.in)
+			offer.accepts(o.in)
 		default:
 			offer.short = true
 		}

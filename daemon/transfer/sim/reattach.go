@@ -161,12 +161,13 @@ func (o *Op) again() {
 		again.Again = flagged
 		step(o.user, &again)
 		for _, x := range o.more {
+			s.lastUser++
+			s.quiet[s.lastUser] = x
+			o.extends(x)
 			if ext, ok := x.(*transfer.ExtendOp); ok {
 				own := *ext
 				x = &own
 			}
-			s.lastUser++
-			s.quiet[s.lastUser] = x
 			step(s.lastUser, x)
 		}
 	default:

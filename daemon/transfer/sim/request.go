@@ -24,6 +24,7 @@ type Request struct {
 	torn      int     // percent of an offer's blocks that are left out
 	gaps      []gap   // what its offers lacked
 	loose     bool    // its ranks extend by different tokens, and may be refused
+	astray    int     // the rank that offers with another token or content digest than the others; -1: none
 	gens      int     // offers under the key, minus one
 	takers    []tally // of each generation: takes that are done
 	drops     int
@@ -34,7 +35,7 @@ type Request struct {
 }
 
 func (c *Cluster) newRequest(prod *Engine, consumers, tokens int) *Request {
-	r := &Request{c: c, id: len(c.requests) + 1, prod: prod, consumers: consumers, tokens: tokens, hole: -1, dropped: map[string]bool{}}
+	r := &Request{c: c, id: len(c.requests) + 1, prod: prod, consumers: consumers, tokens: tokens, hole: -1, astray: -1, dropped: map[string]bool{}}
 	r.key = fmt.Sprintf("r%d", r.id)
 	r.token = fmt.Appendf(nil, "token-of-%08d", r.id)
 	r.takers = []tally{{}}
@@ -61,23 +62,35 @@ func (r *Request) lacks(group uint32, from, to int) bool {
 	return from < first+bs && to > first
 }
 
-// untaken says whether some of the tokens are in an extension that was sent to another daemon again, and of which it is
-// not known that this one has accepted it. The offer may be sealed without it: only the library withdraws it then.
+// untaken says whether some of the tokens are in an extension that the daemon may not have accepted. What comes after that
+// may be accepted all the same, if it is of other groups or nothing came before; then the offer lacks these tokens.
 func (r *Request) untaken(group uint32, from, to int) bool {
-	return slices.ContainsFunc(r.c.ops, func(o *Op) bool {
-		if o.kind != "offer" || o.req != r {
-			return false
+	within := func(b layout.BlockList) bool {
+		first, stop := tokensOf(b)
+		return b.Group == group && first < to && stop > from
+	}
+	for _, o := range r.c.ops {
+		if o.req != r {
+			continue
 		}
-		for _, x := range o.sess.quiet {
-			if x, ok := x.(*transfer.ExtendOp); ok && o.sess.extended(x) == o && slices.ContainsFunc(x.Blocks, func(b layout.BlockList) bool {
-				first, stop := tokensOf(b)
-				return b.Group == group && first < to && stop > from
-			}) {
+		for _, x := range o.untaken {
+			if x, ok := x.(*transfer.ExtendOp); ok && slices.ContainsFunc(x.Blocks, within) {
 				return true
 			}
 		}
-		return false
-	})
+	}
+	return false
+}
+
+// extends notes that an extension is submitted, accepts that it was accepted.
+func (o *Op) extends(x transfer.Op) {
+	if !slices.Contains(o.untaken, x) {
+		o.untaken = append(o.untaken, x)
+	}
+}
+
+func (o *Op) accepts(x transfer.Op) {
+	o.untaken = slices.DeleteFunc(o.untaken, func(y transfer.Op) bool { return y == x })
 }
 
 // consumed checks that as many as the offer was for had really taken it when it was done.
@@ -101,6 +114,8 @@ func (r *Request) consumed(o *Op) {
 func (r *Request) wrong(e *Engine, token, content []byte) string {
 	switch {
 	case r.madeUp() || e.node.mad != nil: // a mad node may say that it is right
+	case r.astray >= 0:
+		return "its ranks do not agree on what is offered"
 	case !bytes.Equal(token, r.token):
 		return "its token is not the offer's"
 	case !bytes.Equal(content, r.content):
@@ -174,6 +189,9 @@ func (r *Request) offerBy(s *Session, p offerPlan) *Op {
 			in := &transfer.OfferOp{
 				Key: []byte(r.key), Token: r.token, Content: r.content, Lease: p.lease, Consumers: r.consumers,
 				After: after, Sealed: last, Layered: p.layered, Blocks: blocks,
+			}
+			if s.rank == r.astray && s.role == transfer.Worker {
+				in.Token, in.Content = pick(&c.rng, [][]byte{wrongToken, r.token}), []byte("astray")
 			}
 			if o.bare {
 				in.After, in.Sealed, in.Layered, in.Blocks = 0, false, false, nil
@@ -276,8 +294,9 @@ func (c *Cluster) newSmall(s *Session, in transfer.Op) *Op {
 	o := c.newOp("small", s, nil)
 	o.timeout = 1 * ms
 	o.submit(in)
-	if offer := s.extended(in); offer != nil && o.in == nil { // nobody was there to take it
-		offer.short = true
+	if offer := s.extended(in); offer != nil {
+		offer.extends(in)
+		offer.short = offer.short || o.in == nil // nobody was there to take it
 	}
 	return o
 }

@@ -171,7 +171,7 @@ func TestSimRagged(t *testing.T) {
 func TestSimRaggedEnds(t *testing.T) {
 	received, words := 0, 0
 	ran := everySeed(t, *seeds/4, func(seed uint64) Options {
-		return Options{Seed: seed, Ragged: true, Ends: true, Unrest: seed%3 == 0, Tight: seed%5 == 0}
+		return Options{Seed: seed, Ragged: true, Ends: true, Unrest: seed%3 == 0, Tight: seed%5 == 0, Mad: seed%7 == 0}
 	}, func(c *Cluster) {
 		received += c.received
 		words += c.words

@@ -160,6 +160,9 @@ func (c *Cluster) someRequest() {
 		if q.loose && r.hit(70) {
 			q.torn = 0 // then nothing may be missing
 		}
+		if prod.parts() > 1 && !prod.spans() && r.hit(10) {
+			q.astray = r.n(prod.shape.ranks())
+		}
 	} else if c.slides == 0 && r.hit(5) {
 		q.hole = r.n(q.tokens)
 	}
@@ -324,9 +327,11 @@ func (q *Request) consume(e *Engine, attempt int) {
 
 // drop says that the engine needs nothing. With a wrong token that has no effect.
 func (q *Request) drop(e *Engine, p takePlan) {
-	if q.c.rng.hit(15) {
+	wrong := q.c.rng.hit(15)
+	if wrong {
 		p.token = wrongToken
-	} else {
+	}
+	if !wrong || q.astray >= 0 { // then it may be that of the first rank
 		q.drops++
 	}
 	k := q.c.newOp("drop", pick(&q.c.rng, e.askers()), nil)
@@ -340,7 +345,9 @@ func (q *Request) watch(e *Engine, p takePlan) {
 	k := q.c.newOp("watch", pick(&q.c.rng, e.askers()), nil)
 	k.req, k.timeout = q, p.timeout
 	if q.c.rng.hit(15) {
-		p.token, k.wrong = wrongToken, q.wrong(e, wrongToken, q.content)
+		if p.token = wrongToken; q.astray < 0 { // else it may be that of the first rank
+			k.wrong = q.wrong(e, wrongToken, q.content)
+		}
 	}
 	k.submit(&transfer.WatchOp{Key: []byte(q.key), Token: p.token, Peer: p.peer, Timeout: p.timeout})
 	k.mayCancel()
