@@ -10,7 +10,7 @@ import (
 // quiet is true once nothing is left that has to end.
 func (c *Cluster) quiet() bool {
 	for _, o := range c.ops {
-		if o.given && !o.freed && (o.kind != "small" || c.opts.Ends) && o.hopes() { // ends have many items, whose completions come first
+		if o.given && !o.freed && (o.kind != "small" || c.opts.Ends || o.sess.lazy) && o.hopes() { // ends have many items, whose completions come first; others may collect late
 			return false
 		}
 	}
