@@ -7,6 +7,8 @@
 //   - What is done is done in all ranks that it was for, from the memory in which it was offered, whichever of them were
 //     replaced, left or stood still over a restart, or died before the daemon had read what they submitted. No earlier
 //     process has the place of one that came later.
+//   - Who has not an end's token, or not that of the other ranks, gets nothing. Who comes first to a pipe that was closed
+//     with nothing in it hears so.
 //   - What an end has received is done, however long its node was away. What is under way goes on when a daemon's limits
 //     and leases change.
 //   - A mad node has no part in what others have among themselves, and what it began with them is over in the end.
