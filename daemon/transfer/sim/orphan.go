@@ -150,14 +150,12 @@ func (s *Session) offers(o *Op) bool {
 // solid says whether every rank has a block of every segment of an offer, so that its bytes show whether it was
 // written. One that is written layer by layer needs a block in the last layer.
 func (o *Op) solid() bool {
-	in, _ := o.in.(*transfer.OfferOp)
 	return !slices.ContainsFunc(o.ranksOf(), func(w *Session) bool {
 		all := w.mem.part.layers
 		last := w.mem.shape.groupOf(all[len(all)-1])
 		return slices.ContainsFunc(o.segs, func(blocks []layout.BlockList) bool {
 			if o.c.opts.Ragged {
-				layered := in != nil && in.Layered
-				blocks = slices.DeleteFunc(slices.Clone(blocks), func(b layout.BlockList) bool { return b.NTokens == 0 || layered && b.Group != last })
+				blocks = slices.DeleteFunc(slices.Clone(blocks), func(b layout.BlockList) bool { return b.NTokens == 0 || o.layered && b.Group != last })
 			}
 			return len(w.mem.places(blocks)) == 0
 		})

@@ -154,7 +154,7 @@ func (r *Request) offerBy(s *Session, p offerPlan) *Op {
 	c := r.c
 	bs := s.cut().blockSize
 	ids := s.alloc(s.cut().need(r.tokens))
-	if ids == nil || !s.takesIn() || c.opts.Ragged && slices.ContainsFunc(s.ranks(), (*Session).absent) || s.outlived() {
+	if ids == nil || !s.takesIn() || c.opts.Ragged && slices.ContainsFunc(s.ranks(), (*Session).unheardOf) || s.outlived() {
 		return nil
 	}
 	held := append([]uint32(nil), ids...)
@@ -162,7 +162,7 @@ func (r *Request) offerBy(s *Session, p offerPlan) *Op {
 		ids[r.hole/bs] = layout.NoBlock
 	}
 	o := c.newOp("offer", s, s.ranks())
-	o.req, o.gen, o.ids, o.short = r, r.gens, ids, r.loose || c.opts.Ragged && s.uneven()
+	o.req, o.gen, o.ids, o.layered, o.short = r, r.gens, ids, p.layered, r.loose || c.opts.Ragged && s.uneven()
 	if r.hole >= 0 { // the block that is not offered stays with its owner
 		s.pool.free = append(s.pool.free, held[r.hole/bs])
 	}

@@ -79,6 +79,9 @@ func (s *Session) come() {
 // still: kvpipe_connect has not returned.
 func (s *Session) absent() bool { return s.open && !s.entered }
 
+// unheardOf says whether no daemon has ever heard of the session, which may also be over: none knows that its engine has such a rank.
+func (s *Session) unheardOf() bool { return !s.entered }
+
 // stays says whether a process of the engine lives on the node.
 func (e *Engine) stays(n *Node) bool {
 	return slices.ContainsFunc(e.all(), func(s *Session) bool { return s.node == n && s.open })
