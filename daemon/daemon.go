@@ -243,6 +243,7 @@ func (d *Daemon) shutDown() {
 	d.drain()
 	ctx, cancel := context.WithTimeout(context.Background(), d.endTime())
 	defer cancel()
+	d.driver.Event(transfer.Ending{})
 	// The channels first: a peer that hears nothing more asks the next daemon again, which has the offers back.
 	d.peers.Close()
 	if err := d.sessions.EndAll(ctx, transfer.Cause{Reason: transfer.Unavailable, Text: "the daemon is stopping: connect again when it is back"}); err != nil {

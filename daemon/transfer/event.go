@@ -251,6 +251,10 @@ type Tick struct{}
 // does not answer that; only a PUT is refused.
 type Drain struct{ Stop bool }
 
+// Ending says that a daemon that has drained ends now: its channels and sessions are about to be closed. What fails from
+// here on is not reported. Nearly all of it fails because of that, and the clients' libraries know what it means.
+type Ending struct{}
+
 func (SessionOpened) event()     {}
 func (LayoutSet) event()         {}
 func (SessionClosed) event()     {}
@@ -273,6 +277,7 @@ func (InlineWritten) event()     {}
 func (Fenced) event()            {}
 func (Tick) event()              {}
 func (Drain) event()             {}
+func (Ending) event()            {}
 
 func (*OfferOp) op()    {}
 func (*ExtendOp) op()   {}

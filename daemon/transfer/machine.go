@@ -14,7 +14,7 @@ type Machine struct {
 	armed    Time
 	draining bool
 	stopping bool // the daemon is about to end; its clients will come back to the next one
-	frozen   bool // its sessions are ending: what fails now is not reported, since the next daemon is asked
+	frozen   bool // its channels and sessions are ending: what fails now is not reported, since the next daemon is asked
 	home     homecoming
 
 	mostItems int // the highest limit so far: a lower one takes away no item, nor the completions that are owed for it
@@ -153,6 +153,8 @@ func (m *Machine) dispatch(ev Event) {
 		m.dialFailed(ev)
 	case Drain:
 		m.drain(ev)
+	case Ending:
+		m.frozen = true
 	default:
 		panic(fmt.Sprintf("transfer: unknown event %T", ev))
 	}

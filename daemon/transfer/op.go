@@ -29,6 +29,7 @@ type op struct {
 	status    Status
 	cause     Cause
 	doubt     *Cause // why its memory is in quarantine
+	untold    bool   // nobody hears of its end: it failed with the daemon
 	got       *Got   // of a GET that is done
 	short     bool
 	grace     timer
@@ -225,11 +226,13 @@ func (m *Machine) quarantine(o *op, cause Cause) {
 	m.report(o, Quarantined, false)
 }
 
-// report completes the op in every session concerned.
+// report completes the op in every session concerned. If nobody hears of its end, nobody hears of what follows, either: a
+// cancel or withdrawal that was answered would be forgotten, and the next daemon would be asked for its target again.
 func (m *Machine) report(o *op, status Status, more bool) {
 	if !o.late {
 		o.credits--
 	}
+	o.untold = o.untold || m.frozen && status == Failed
 	c := Complete{Tag: o.tag, Kind: o.kind, Age: m.now - o.began, Op: o.id, Status: status, More: more}
 	m.traceEnd(o, status, more)
 	switch status {
@@ -243,7 +246,7 @@ func (m *Machine) report(o *op, status Status, more bool) {
 		if !o.late {
 			n.reserved--
 		}
-		if !n.alive() || m.frozen && status == Failed {
+		if !n.alive() || o.untold {
 			continue
 		}
 		if m.cfg.Broken.Ranks == o.kind && n != o.by {
@@ -271,7 +274,7 @@ func (m *Machine) report(o *op, status Status, more bool) {
 		m.emit(c)
 	}
 	for _, w := range o.cancels {
-		if status == Quarantined {
+		if status == Quarantined || o.untold {
 			continue
 		}
 		s := Done

@@ -93,7 +93,7 @@ func (m *Machine) submitCancel(s *session, sub *Submit, target uint64) {
 		return
 	}
 	w := canceller{s: s, user: sub.UserData, tag: sub.Tag, id: m.newOp(), kind: KindOf(sub.Op)}
-	if o.stage == stageReported {
+	if o.stage == stageReported && !o.untold {
 		m.tell(s, Complete{Session: s.id, UserData: w.user, Tag: w.tag, Kind: w.kind, Op: w.id, Status: Done, More: true})
 	}
 	o.cancels = append(o.cancels, w)

@@ -1,0 +1,55 @@
+package transfer_test
+
+import (
+	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+)
+
+// TestWhatFailsWithTheDaemonIsNotReported, nor what follows from it: neither that memory is free, nor that a cancel has its target's end. To a
+// client that heard that the cancel was done, the target would run on, and it would send it to the next daemon again, about memory that it
+// has given to others since.
+func TestWhatFailsWithTheDaemonIsNotReported(t *testing.T) {
+	for name, ending := range map[string]transfer.Event{
+		"the daemon closes its channels": transfer.Ending{},
+		"another session is told to go":  transfer.SessionClosed{Session: 2, Cause: transfer.Cause{Reason: transfer.Unavailable, Text: "the daemon stops"}},
+	} {
+		for _, ends := range []bool{false, true} {
+			w := newTaker(t, 0)
+			w.step(transfer.SessionOpened{Session: 2, Engine: "other", Role: transfer.Worker, Credits: 1000})
+			take, x := w.take(0)
+			w.grants(x, 0, 1)
+			told := func(ev transfer.Event) (all []transfer.Complete) {
+				for _, e := range w.m.Step(w.now, ev) {
+					switch e := e.(type) {
+					case transfer.Complete:
+						all = append(all, e)
+					case transfer.Fence:
+						w.fences = append(w.fences, e.Leg)
+					}
+				}
+				return all
+			}
+			all := told(transfer.Drain{Stop: true})
+			if ends {
+				all = append(all, told(ending)...)
+			}
+			all = append(all, told(transfer.PeerDown{Node: "b", Epoch: 1, Cause: transfer.Cause{Reason: transfer.Unavailable, Text: "the daemon stops"}})...)
+			if len(w.fences) != 1 {
+				t.Fatalf("%s: %d fences, want that of the take", name, len(w.fences))
+			}
+			all = append(all, told(transfer.Submit{Session: 1, UserData: 100, Op: &transfer.CancelOp{Target: take}})...)
+			w.now += transfer.Second // longer than a fence may take without a word
+			all = append(all, told(transfer.Tick{})...)
+			all = append(all, told(transfer.Submit{Session: 1, UserData: 101, Op: &transfer.CancelOp{Target: take}})...)
+			all = append(all, told(transfer.Fenced{Leg: w.fences[0], Cause: transfer.Cause{Reason: transfer.Unavailable, Text: "not yet"}})...)
+			all = append(all, told(transfer.Fenced{Leg: w.fences[0]})...)
+			switch n := len(all); {
+			case ends && n != 0:
+				t.Errorf("%s: its client hears %+v", name, all)
+			case !ends && n != 7: // the end, QUARANTINED and RELEASED; of each cancel DONE and RELEASED
+				t.Errorf("while it stops, its client hears %+v", all)
+			}
+		}
+	}
+}
