@@ -29,13 +29,9 @@ func (m *Machine) submitBind(s *session, sub *Submit, in *BindOp) {
 	b := &bind{kind: in.Kind, name: placeName{in.Kind.buffer(), in.Name}, token: in.Token, peer: in.Peer}
 	key := s.engine.key
 	cause := Cause{}
-	for _, o := range s.ops {
-		if _, other := o.owner.(*bind); other {
-			cause = because(Invalid, "the session is an end already; each end has a session of its own")
-		}
-	}
 	switch {
-	case cause.Reason != OK:
+	case s.bind != nil:
+		cause = because(Invalid, "the session is an end already; each end has a session of its own")
 	case m.binds[key] >= m.cfg.MaxPipes:
 		cause = because(Quota, "engine %q has %d ends of pipes and lookup buffers, the limit is limits.pipes = %d: close some, wait for those that linger, or raise that", key.name, m.binds[key], m.cfg.MaxPipes)
 	case in.Kind.home():
@@ -55,6 +51,7 @@ func (m *Machine) submitBind(s *session, sub *Submit, in *BindOp) {
 		m.refuse(s, sub, cause)
 		return
 	}
+	s.bind = b
 	m.binds[key]++
 	m.bound[b] = struct{}{}
 	m.traceOp(&b.op, []byte(in.Name), "", in.Peer, 0)
@@ -133,6 +130,7 @@ func (b *bind) busy() bool                                   { return false }
 func (b *bind) account(*op, *session) (uint64, []layout.Run) { return 0, nil }
 func (b *bind) freed(m *Machine, _ *op) {
 	key := b.by.engine.key
+	b.by.bind = nil
 	delete(m.bound, b)
 	if m.binds[key]--; m.binds[key] == 0 {
 		delete(m.binds, key)

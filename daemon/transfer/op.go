@@ -94,7 +94,9 @@ func (m *Machine) begin(o *op, sub *Submit, s *session, ranks []*session, credit
 	o.began, o.credits, o.owner = m.now, credits, own
 	for _, n := range o.notify {
 		n.reserve(credits)
-		n.uses[o] = struct{}{}
+		if !o.late || o.held != nil { // items without bytes are in ops alone
+			n.uses[o] = struct{}{}
+		}
 	}
 	s.ops[o.user] = o
 	s.used[o.counts]++

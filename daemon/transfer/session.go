@@ -24,7 +24,8 @@ type session struct {
 	reserved int        // for operations that are not released
 	owed     []Complete // answers for which there was no credit
 	ops      map[uint64]*op
-	uses     map[*op]struct{} // operations that this session is told about
+	uses     map[*op]struct{} // operations that this session is told about, but for its items without bytes
+	bind     *bind            // an end's
 	legs     int              // legs that may touch its memory
 	used     [numQuotas]int
 	delayed  delayedSubmits
@@ -88,6 +89,13 @@ func (s *session) concerned() []*op {
 	for o := range s.uses {
 		ops = append(ops, numbered[*op]{uint64(o.id), o})
 	}
+	if s.role == Endpoint {
+		for _, o := range s.ops {
+			if _, listed := s.uses[o]; !listed {
+				ops = append(ops, numbered[*op]{uint64(o.id), o})
+			}
+		}
+	}
 	return inOrder(ops)
 }
 
@@ -108,12 +116,17 @@ func (m *Machine) regionRemoved(ev RegionRemoved) {
 	m.drained(s)
 }
 
-// abandonMemory ends every operation that uses the session's memory; those that only report to it go on.
+// abandonMemory ends every operation that uses the session's memory; those that only report to it go on. A client may have
+// that done again and again, so it does not look at items without bytes, of which a session may have any number.
 func (m *Machine) abandonMemory(s *session, cause Cause) {
-	for _, o := range s.concerned() {
+	var ops []numbered[*op]
+	for o := range s.uses {
 		if slices.ContainsFunc(o.held, func(h hold) bool { return h.s == s }) {
-			o.owner.lost(m, o, s, cause)
+			ops = append(ops, numbered[*op]{uint64(o.id), o})
 		}
+	}
+	for _, o := range inOrder(ops) {
+		o.owner.lost(m, o, s, cause)
 	}
 }
 
