@@ -23,7 +23,7 @@ def nodes(request, folder):
     long their takes wait for an offer."""
     n = len(list(folder.iterdir()))
     where, _, wait = request.param.partition(" ")
-    quick = '[peers]\ndial_max = "500ms"\n' + (f'[offers]\noffer_wait = "{wait}"\n' if wait else "")
+    quick = '[peers]\ndial_max = "500ms"\n[advanced]\ndrain_wait = "100ms"\n' + (f'[offers]\noffer_wait = "{wait}"\n' if wait else "")
     daemons = [Daemon(folder / f"rp{n}", f"rp{n}", folder / "ca", config=quick)]
     peer = None
     if where == "tcp":
@@ -126,8 +126,9 @@ def test_back_two_seconds_after_the_daemon(folder, absence):
     assert min(took) < 2, f"seconds from the daemon's return to the end of a take: {took}"
 
 
+@pytest.mark.parametrize("how", ["kill", "stop"])
 @pytest.mark.parametrize("which", ["producer", "consumer"])
-def test_a_take_with_bytes_fails_and_the_offer_serves_the_next(nodes, which):
+def test_a_take_with_bytes_fails_and_the_offer_serves_the_next(nodes, which, how):
     near, far, peer = nodes
     with Cache(near.socket, "p") as p, Cache(far.socket, "d") as d:
         [p.fill(i, i) for i in IDS]
@@ -137,7 +138,7 @@ def test_a_take_with_bytes_fails_and_the_offer_serves_the_next(nodes, which):
         take = d.node.take("k", IDS, peer=peer, token=TOKEN, tokens=TOKENS, timeout=60, layered=True)
         take.wait_layer(0, 60)
         victim = near if which == "producer" else far
-        victim.kill()
+        victim.kill() if how == "kill" else victim.stop()
         with pytest.raises(kvpipe.Restarted if victim is far else kvpipe.PeerGone):
             take.wait(60)
         take.wait_released(60)
