@@ -41,6 +41,7 @@ type Node struct {
 	lives    *roster.Lives[*Session]
 	draining bool            // its daemon takes no session back
 	stopping bool            // and leaves what is submitted to the next one
+	ending   bool            // and reports nothing any more that fails
 	mad      *madness        // nil: it is not
 	opening  *Session        // the session that the machine is being told of
 	met      map[served]bool // which instances it has had sessions of, in all its lives
@@ -65,7 +66,7 @@ func (n *Node) start(left *roster.File) {
 	random := rng(n.c.rng.next())
 	cfg.Random = random.next
 	n.m = transfer.New(cfg)
-	n.up, n.draining, n.stopping, n.still = true, false, false, 0
+	n.up, n.draining, n.stopping, n.ending, n.still = true, false, false, false, 0
 	n.roster, n.lives = roster.New(), roster.NewLives[*Session]()
 	if left != nil {
 		n.roster.Recall(left)
@@ -135,6 +136,9 @@ func (n *Node) take(ev transfer.Event) {
 func (n *Node) execute(e transfer.Effect) {
 	switch e := e.(type) {
 	case transfer.Complete:
+		if n.ending && e.Status == transfer.Failed {
+			n.c.fail("node %s: its daemon ends, and reports what fails by that: %+v", n.name, e)
+		}
 		n.session(e.Session).complete(e)
 	case transfer.Granted:
 		n.session(e.Session).granted(e)
@@ -215,7 +219,24 @@ func (n *Node) drain(how transfer.Drain, within transfer.Time) {
 			n.later(r.span(0, within/2), p.home.leave)
 		}
 	}
-	n.later(r.span(0, within), func() { n.crash(r.span(10*ms, 300*ms)) })
+	n.later(r.span(0, within), func() {
+		if how.Stop {
+			n.end()
+		}
+		n.later(n.c.rng.span(0, 50*ms), func() { n.crash(r.span(10*ms, 300*ms)) })
+	})
+}
+
+// end is the last of a daemon that ends in good order: it closes its channels, and is gone soon.
+func (n *Node) end() {
+	n.ending = true
+	n.step(transfer.Ending{})
+	for _, o := range n.c.nodes {
+		n.c.net.sever(ends(n.name, o.name))
+		if epoch := n.views[o.name]; epoch != 0 {
+			n.c.net.leave(n, o.name, epoch)
+		}
+	}
 }
 
 // crash kills the daemon: nothing of it moves any more. Clients notice, and connect again after it is back.
