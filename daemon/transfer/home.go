@@ -23,6 +23,7 @@ type home struct {
 	over      timer  // ends its linger; armed once gone is set
 	items     int
 	bytes     uint64 // of the items
+	legs      int    // that may read the items
 	delivered uint64
 
 	pipe    match.Pipe[*item]

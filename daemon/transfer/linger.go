@@ -59,24 +59,17 @@ func (m *Machine) rematch(h *home) {
 	}
 }
 
-// leftBehind says, once, what has to stay of the memory of a sender that is gone. It is called after each transfer that
-// ends there, so once it has said that, it does not look at the items again.
+// leftBehind says, once, what has to stay of the memory of a sender that is gone: when nobody reads items any more that
+// have ended. It is called after each transfer that ends there, so it does not look at the items before or after that.
 func (m *Machine) leftBehind(s *session) {
-	if s.orphaned {
+	if s.orphaned || s.legs > s.lingers.legs {
 		return
 	}
-	legs := s.legs
 	var keep [][]layout.BlockList
 	for _, it := range s.lingers.all() {
-		if it.offer != nil {
-			legs -= it.offer.open
-		}
 		if len(it.segs[0].blocks) > 0 {
 			keep = append(keep, it.segs[0].blocks)
 		}
-	}
-	if legs > 0 {
-		return
 	}
 	s.orphaned = true
 	m.emit(SessionOrphaned{Session: s.id, Layout: s.layout, Keep: keep})

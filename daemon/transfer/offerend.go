@@ -91,6 +91,14 @@ func (o *offer) epitaph(status Status, cause Cause, how string) Cause {
 	return cause
 }
 
+// opens counts legs that may read the blocks, from then on (n is 1) or no more (-1).
+func (o *offer) opens(n int) {
+	o.open += n
+	if it := o.item; it != nil && !it.ended {
+		it.home.legs += n
+	}
+}
+
 // settle frees the blocks once no leg may read them.
 func (o *offer) settle(m *Machine) {
 	if o.open > 0 {

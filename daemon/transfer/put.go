@@ -226,6 +226,9 @@ func (m *Machine) endItem(it *item, status Status, cause Cause) {
 	h := it.home
 	h.items--
 	h.bytes -= it.bytes
+	if it.offer != nil {
+		h.legs -= it.offer.open
+	}
 	h.bind.tokens -= it.tokens
 	switch it.form {
 	case MatchNext:

@@ -50,7 +50,7 @@ func (v *serve) advance(m *Machine) {
 		seg.clipped = i > 0 || !seg.last
 		v.segs = append(v.segs, seg)
 		if v.leg.state == legNew {
-			o.open++
+			o.opens(1)
 			m.openLeg(&v.leg)
 		}
 		src, srcBy := o.source(i)

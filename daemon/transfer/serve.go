@@ -299,7 +299,7 @@ func (v *serve) fenced(m *Machine, cause Cause) {
 		return
 	}
 	o := v.offer
-	o.open--
+	o.opens(-1)
 	v.over(m)
 	o.settle(m)
 	m.leaveLeg(&v.leg)
