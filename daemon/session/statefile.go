@@ -15,7 +15,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transfer/roster"
 )
 
-const maxStateBytes = 64 << 20 // more than clients can make it grow to, within the default limits of sessions
+const maxStateBytes = 128 << 20 // more than clients can make it grow to, within the default limits of sessions
 
 // loadState reads what the previous daemon left. A file that makes no sense is set aside and named in the error; the
 // state is usable all the same. The state is nil if the daemon lacks the resources to read the file.
