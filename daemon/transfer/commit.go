@@ -143,6 +143,10 @@ func (t *take) decide(m *Machine) {
 		end(m, Failed, because(Corrupt, "key %s: a late copy of a slice spoiled it; take it again", short(t.in.Key)))
 		return
 	}
+	if m.frozen && t.get != nil && t.peer != nil { // its home might not hear of it any more, and the item would be received again
+		t.fail(m, Failed, because(Restarted, "the daemon of node %q ends; open the end again", m.cfg.Node))
+		return
+	}
 	t.lookAround()
 	if m.cfg.Broken.Groups {
 		t.missing = slices.DeleteFunc(t.missing, func(r layout.Run) bool { return r.Group > 0 })
