@@ -110,11 +110,15 @@ func (w *worker) flush() {
 	w.wake()
 }
 
-// copier copies slices. It keeps its buffers. For one goroutine.
+// copier copies slices. It keeps its buffers, unless they are large. For one goroutine.
 type copier struct {
 	pairs []plan.PairRun
 	runs  []blockcopy.Run
 }
+
+// keptRuns is the most runs for which room is kept. A slice of blocks of 64 bytes has half as many; one of blocks of a
+// byte has a million, and a client that makes one would cost each worker a hundred MiB for ever.
+const keptRuns = 32 << 10
 
 // do copies a slice, unless it was fenced, reports its end and returns how many bytes it copied.
 func (c *copier) do(tk *task) uint64 {
@@ -131,12 +135,12 @@ func (c *copier) copy(tk *task) (n uint64, sent, landed transfer.Cause, inside b
 	if !tk.Enter() {
 		return 0, sent, landed, false
 	}
+	defer c.forget()
 	sent, landed, ok := c.resolve(tk.job.Plan, int(tk.job.Key.Slice), tk.job.Mem, tk.dst)
 	if !ok {
 		return 0, sent, landed, true
 	}
 	done, err := blockcopy.CopyRuns(c.runs, tk.Leg().Cancelled())
-	clear(c.runs) // so that no stale mapping looks alive
 	if errors.Is(err, blockcopy.ErrStopped) && !tk.Leave() {
 		return 0, sent, landed, false
 	}
@@ -144,14 +148,22 @@ func (c *copier) copy(tk *task) (n uint64, sent, landed transfer.Cause, inside b
 	return uint64(done), sent, landed, true
 }
 
+// forget drops the references to memory, so that no stale mapping looks alive, and large buffers.
+func (c *copier) forget() {
+	clear(c.runs)
+	if max(cap(c.pairs), cap(c.runs)) > keptRuns {
+		c.pairs, c.runs = nil, nil
+	}
+}
+
 // all copies every slice of a plan. False: not all of it was copied.
 func (c *copier) all(p *plan.Plan, mem transport.Memory, r *rate) bool {
+	defer c.forget()
 	for i := range p.Slices() {
 		if _, _, ok := c.resolve(p, i, mem, mem); !ok {
 			return false
 		}
 		n, err := blockcopy.CopyRuns(c.runs, nil)
-		clear(c.runs) // as in copy
 		r.count(uint64(n))
 		if err != nil {
 			return false

@@ -12,6 +12,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/transport"
 	"github.com/kvpipe/kvpipe/daemon/transport/fence"
 	"github.com/kvpipe/kvpipe/daemon/transport/transporttest"
+	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
 // desk is a worker without a thread, and legs whose reports it counts.
@@ -149,4 +150,28 @@ func TestFailureIsReportedAtOnce(t *testing.T) {
 	if len(d.causes) != 2 || d.causes[0].Reason != transfer.OK || d.causes[1].Reason != transfer.Unavailable {
 		t.Errorf("reports %v, want one that is good and one that is not", d.causes)
 	}
+}
+
+// TestTinyBlocksLeaveNoLargeBuffers: a slice of very many runs costs a worker memory while it is copied, and not for ever.
+func TestTinyBlocksLeaveNoLargeBuffers(t *testing.T) {
+	d := newDesk(t)
+	d.shape = transporttest.Bytes(t, 1<<18)
+	src, dst := transporttest.NewMemory(t, d.shape.Src...), transporttest.NewMemory(t, d.shape.Dst...)
+	d.src, d.dst = src, dst
+	check := func(what string, want transfer.Reason) {
+		t.Helper()
+		d.copySlice(t, d.leg(), 1, 0)
+		d.flush()
+		if got := d.causes[len(d.causes)-1]; got.Reason != want {
+			t.Fatalf("%s: %+v", what, got)
+		}
+		if n := max(cap(d.pairs), cap(d.runs)); n > keptRuns {
+			t.Errorf("%s: the worker keeps room for %d runs, want %d at most", what, n, keptRuns)
+		}
+	}
+	check("copied", transfer.OK)
+	src.Protect(t, sys.ProtNone)
+	check("not readable", transfer.Corrupt)
+	d.dst = transporttest.NewMemory(t) // no region at all
+	check("gone", transfer.Unavailable)
 }

@@ -20,6 +20,9 @@ func (c *scatter) copy(iov []sys.Iovec, src []byte) (rest []sys.Iovec, err error
 	}
 	_, err = blockcopy.CopyRuns(c.runs, nil)
 	clear(c.runs)
+	if cap(c.runs) > keptRuns {
+		c.runs = nil
+	}
 	return iov, err
 }
 

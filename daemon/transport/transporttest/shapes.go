@@ -24,6 +24,13 @@ func Blocks(t testing.TB, n, size int, slice uint64) Shape {
 	return blocks(t, r, g, n, slice)
 }
 
+// Bytes is a shape of n blocks of a single byte, none beside another: no plan has more runs for its size.
+func Bytes(t testing.TB, n int) Shape {
+	t.Helper()
+	r := rand.New(rand.NewSource(int64(n)))
+	return blocks(t, r, geometry{layers: 1, blocks: 2 * n, tokens: 1, heads: 1, content: 1, total: 1, pad: 1}, n, 0)
+}
+
 func blocks(t testing.TB, r *rand.Rand, g geometry, n int, slice uint64) Shape {
 	t.Helper()
 	return shape(t, "blocks", slice, false,
