@@ -39,6 +39,7 @@ func (r *receiver) recvStaged(h *header, trailer []byte) error {
 		}
 		left -= n
 		if rest, err = r.place(rest, buf[:n]); err != nil {
+			r.ch.count.discarded.Add(uint64(n))
 			if e := r.discard(h, int(h.length)-left); e != nil {
 				return e
 			}

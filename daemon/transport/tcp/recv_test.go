@@ -262,6 +262,23 @@ func TestDiscardedIsWhatCame(t *testing.T) {
 	}
 }
 
+// TestDiscardedIsAllOfIt: what a link had in hand for a slice when that was fenced counts as discarded, with what followed.
+func TestDiscardedIsAllOfIt(t *testing.T) {
+	const size = 200 << 10
+	p := newRawPeer(t, Config{Staged: 1 << 30})
+	s := p.expect(1, size, 1)
+	f := s.frame(0, 0)
+	p.write(f[:headerSize+size/2])
+	<-s.mem.asked
+	p.tr.Fence(s.leg)
+	p.sink.Fenced(t, s.leg)
+	p.write(f[headerSize+size/2:])
+	p.wantOpen(2)
+	if n := p.tr.Stats()["a"].DiscardedBytes; n != uint64(len(f)-headerSize) {
+		t.Errorf("%d bytes are counted as discarded, want %d", n, len(f)-headerSize)
+	}
+}
+
 // TestOtherEpoch: frames of a link belong to the link's epoch, whatever transfers there are of another one.
 func TestOtherEpoch(t *testing.T) {
 	p := newRawPeer(t, Config{})
