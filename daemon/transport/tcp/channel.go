@@ -187,6 +187,9 @@ func (ch *channel) sweep(leg *fence.Leg) {
 		tk = next
 	}
 	ch.first, ch.last = kept, last
+	if kept == nil && ch.sending == 0 {
+		ch.sent.since = time.Time{} // if this is not zero yet, there was no link: that says nothing of how fast one is
+	}
 }
 
 // close ends all links, and all queued slices with cause. When it returns, no goroutine of the channel runs any more.

@@ -2,7 +2,11 @@ package tcp
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/daemon/transport/transporttest"
 )
 
 // TestRate: whatever the order in which links count, the average stays near what was sent.
@@ -36,4 +40,35 @@ func TestRate(t *testing.T) {
 			t.Errorf("%s: nothing was measured", name)
 		}
 	}
+}
+
+// TestAFencedQueueIsNoWork: what waited for a link that did not come, and was fenced, does not make the next hand-over look slow.
+func TestAFencedQueueIsNoWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := New(Config{Sink: transporttest.NewRecorder()})
+		defer tr.Close()
+		s := newOutflow(t, 1, 64<<10, 2)
+		s.post(tr)
+		tr.mu.Lock()
+		ch := tr.channel(channelKey{"a", epoch})
+		tr.mu.Unlock()
+		ch.expect()
+		// A link takes one of the two slices and is lost with it.
+		tk := ch.take(&link{}, func() {})
+		time.Sleep(sampleTime)
+		tk.End(transfer.Cause{Reason: transfer.PeerGone, Text: "data link lost"})
+		ch.done([]*task{tk}, 32<<20)
+		_, before := ch.gbps()
+		tr.Fence(s.leg)
+		time.Sleep(time.Hour)
+		s = newOutflow(t, 2, 64<<10, 1)
+		s.post(tr)
+		tk = ch.take(&link{}, func() {})
+		time.Sleep(sampleTime)
+		tk.End(transfer.Cause{})
+		ch.done([]*task{tk}, 32<<20)
+		if _, after := ch.gbps(); before == 0 || after < 0.99*before {
+			t.Errorf("%.2f GB/s after a second hand-over as fast as the first, of %.2f", after, before)
+		}
+	})
 }
