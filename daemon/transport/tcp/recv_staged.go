@@ -33,6 +33,9 @@ func (r *receiver) recvStaged(h *header, trailer []byte) error {
 	buf := r.buffer()
 	for left > 0 {
 		n := min(left, recvStep)
+		if r.sock != nil {
+			r.sock.stream()
+		}
 		err := r.read(buf[:n])
 		if err != nil {
 			return err

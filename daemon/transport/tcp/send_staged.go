@@ -24,6 +24,9 @@ func (s *sender) sendStaged(tk *task, h *header) error {
 		if left -= n; left == 0 {
 			buf = appendTrailer(buf, statusWhole, s.sums.done)
 		}
+		if s.sock != nil {
+			s.sock.stream()
+		}
 		s.own = append(s.own[:0], sys.MakeIovec(buf))
 		if err := s.write(s.own); err != nil {
 			return err

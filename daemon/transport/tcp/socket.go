@@ -65,17 +65,15 @@ func (s *socket) move(iov []sys.Iovec, slice *fence.Slice, sums *sums) error {
 	s.iov, s.left, s.slice, s.sums = iov, sys.IovecBytes(iov)-s.extra, slice, sums
 	s.extra = 0
 	s.moved, s.since, s.err = 0, time.Time{}, nil
-	if !s.active && slice != nil {
-		s.active = true
-		s.crowd.streaming.Add(1)
-		s.stint.begin()
+	if slice != nil {
+		s.stream()
 	}
 	for s.left > 0 && s.err == nil {
 		errno := s.call()
 		switch {
 		case errno == 0 || s.err != nil:
 			s.beat.Tick() // a peer may send or take so little each time that a frame takes long without one wait
-			if slice != nil {
+			if s.active {
 				s.stint.tick()
 			}
 		case errno == syscall.EFAULT:
@@ -126,6 +124,15 @@ func (s *socket) call() (errno syscall.Errno) {
 	}
 	s.iov, s.left, s.moved, s.since = sys.Advance(s.iov, n), s.left-n, s.moved+n, time.Time{}
 	return 0
+}
+
+// stream says that the payloads of slices are moved from now on.
+func (s *socket) stream() {
+	if !s.active {
+		s.active = true
+		s.crowd.streaming.Add(1)
+		s.stint.begin()
+	}
 }
 
 // rest is called when there is nothing to move for now.
