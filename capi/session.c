@@ -97,6 +97,7 @@ void kv_session_over(kvpipe_t *kv, enum kvpipe_reason reason, const char *text)
 	pthread_mutex_lock(&kv->lock);
 	kv_drain(kv); /* what it said before it went still counts */
 	set_end(kv, KV_GONE, reason, text);
+	kv->helper.ping = 0; /* nobody answers it any more, and its end of file stays unread in the socket */
 	kv->fresh = true;
 	for (op = kv->live; op != NULL; op = next) {
 		next = op->live_next;

@@ -6,6 +6,7 @@
 
 #include <poll.h>
 #include <sched.h>
+#include <time.h>
 
 #define WAIT (60 * KV_SEC)
 
@@ -171,6 +172,42 @@ static void unread(void)
 	fake_stop(f);
 }
 
+static int64_t used_by(pthread_t thread)
+{
+	struct timespec ts;
+	clockid_t clock;
+
+	CHECK(pthread_getcpuclockid(thread, &clock) == 0 && clock_gettime(clock, &ts) == 0);
+	return (int64_t)ts.tv_sec * KV_SEC + ts.tv_nsec;
+}
+
+/* The session is over while the daemon is asked: the helper waits for no answer, and takes no CPU, until the session is closed. */
+static void over_while_asked(void)
+{
+	struct fake_conf conf = { .submission = fake_nothing, .request = later };
+	struct fake *f = fake_start(&conf);
+	kvpipe_t *kv = fake_connect(f);
+	kvpipe_op_t op = offer_for(kv, KV_MS);
+
+	fake_await_requests(f, KVPIPE_CTL_PING, 1);
+	pthread_mutex_lock(&kv->lock);
+	kv->helper.ping_end = kv_after(kv_now(), WAIT); /* the daemon is in time, however busy the machine is */
+	pthread_mutex_unlock(&kv->lock);
+	fake_bye(f, KVPIPE_E_BUSY, "a newer instance of engine e");
+	fake_hang_up(f);
+	CHECK_INT(kvpipe_wait_released(kv, op, WAIT), 0);
+	pthread_mutex_lock(&kv->lock);
+	kv->helper.ping_end = kv_now();
+	kv_helper_before(kv, kv_now());
+	pthread_mutex_unlock(&kv->lock);
+	poll(NULL, 0, 20);
+	int64_t before = used_by(kv->helper.thread);
+	poll(NULL, 0, 300);
+	CHECK(used_by(kv->helper.thread) - before < 20 * KV_MS);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
 /* What the daemon said before it died still counts. */
 static void last_words(void)
 {
@@ -251,7 +288,8 @@ static void heartbeat(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		TEST(deadline), TEST(ended_in_time), TEST(lease), TEST(unread), TEST(last_words), TEST(bye), TEST(malformed), TEST(heartbeat),
+		TEST(deadline), TEST(ended_in_time), TEST(lease), TEST(unread), TEST(over_while_asked), TEST(last_words),
+		TEST(bye), TEST(malformed), TEST(heartbeat),
 	};
 	return RUN(tests);
 }
