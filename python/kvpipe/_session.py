@@ -15,7 +15,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, Iterator, List, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, Iterator, List, Optional, TypeVar, Union
 
 from . import _said, _values
 from ._library import Library
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .operation import Operation
     from .region import Region
 
+_T = TypeVar("_T")
 _CLOSED = "the session is closed: connect again"
 _FORKED = "the session belongs to the parent process: connect again after fork()"
 # Seconds that kvpipe_close() waits for the fence, at most. One that returns sooner has the fence.
@@ -45,7 +46,7 @@ class _Here(threading.local):
 
 
 _here = _Here()
-_sessions: "weakref.WeakSet[Session]" = weakref.WeakSet()
+_sessions: "weakref.WeakValueDictionary[int, Session]" = weakref.WeakValueDictionary()  # by what id() says
 # The thread that ends the interpreter, once it does.
 _exiting: Optional[int] = None
 
@@ -79,7 +80,7 @@ class Session:
         self._why = why
         self._inside: List[int] = []  # threads; one may be there twice
         self._changed = threading.Condition(threading.RLock())
-        _sessions.add(self)
+        _sessions[id(self)] = self
 
     # There is no lock, as every call comes through here. A call that enters first says that it is inside, then looks at the
     # handle; close() first takes the handle, then looks who is inside.
@@ -149,9 +150,8 @@ class Session:
                         self._end(operations if time.monotonic() - began < _FENCE_SECONDS else [])
 
     def _held(self) -> "List[Operation]":
-        """The operations that the program holds. Not by values(), which fails when another thread enters one meanwhile."""
-        there = [ref() for ref in self.operations.valuerefs()]
-        return [operation for operation in there if operation is not None]
+        """The operations that the program holds."""
+        return _there(self.operations)
 
     def _end(self, fenced: "List[Operation]") -> None:
         """The handle is closed: ends what was made with it. The library wakes threads that wait at the session's ends, but no event loops,
@@ -284,8 +284,14 @@ class Session:
         self.regions = {}
 
 
+def _there(held: "weakref.WeakValueDictionary[int, _T]") -> List[_T]:
+    """Not by values(), which fails when another thread enters one meanwhile."""
+    there = [ref() for ref in held.valuerefs()]
+    return [one for one in there if one is not None]
+
+
 def _after_fork() -> None:
-    for session in list(_sessions):
+    for session in _there(_sessions):
         session._forked()
 
 
@@ -303,7 +309,7 @@ def _at_exit() -> None:
     global _exiting
     _exiting = threading.get_ident()
     # Those of nodes first: the ends go with them, and each would wait for the fence by itself.
-    for session in sorted(_sessions, key=lambda session: not session._of_node):
+    for session in sorted(_there(_sessions), key=lambda session: not session._of_node):
         session.close(_EXIT_SECONDS)
         session.submitting = threading.RLock()  # a thread that stays may hold the other one: who submits now is to hear that it is closed
 

@@ -272,6 +272,27 @@ def test_who_submits_after_the_exit_hears_that_the_session_is_closed(near):
     assert out == "closed"
 
 
+def test_an_exit_closes_sessions_while_a_daemon_thread_makes_others(near):
+    out = finish(run("""
+        import atexit, sys, threading
+        atexit.register(lambda: print(node._session.closed))  # runs after the handler of kvpipe
+        import kvpipe
+        from kvpipe import _session
+        sys.setswitchinterval(1e-6)
+        node = kvpipe.connect(engine_id="exits")
+        def made():
+            return _session.Session(node._session.lib, 1, lambda handle: None)
+        kept, began = [made() for _ in range(10000)], threading.Event()
+        def more():
+            while not node._session.closed:
+                kept.append(made())
+                began.set()
+        threading.Thread(target=more, daemon=True).start()
+        began.wait()
+        """, near.socket))
+    assert out == "True"
+
+
 def test_kill(near, far):
     """kill -9 of a producer: its taker is told, and everything of it goes."""
     process = run("""
