@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, Iterator, List, Op
 from . import _said, _values
 from ._library import Library
 from ._unread import keep, unread
-from .errors import Closed, Invalid, Reason
+from .errors import Closed, Error, Invalid, Reason
 
 if TYPE_CHECKING:
     from ._end import End
@@ -69,6 +69,10 @@ class Session:
         self.dropped: Deque[int] = deque()
         #: held from a submission until its operation is in the table
         self.submitting = threading.RLock()
+        #: submissions under way: one, and those of signal handlers in the middle of it
+        self.under_way = 0
+        #: like dropped, while a submission was under way: they may be of its operation, which the program is about to hold
+        self.unsure: Deque[int] = deque()
         #: event loop -> who listens there
         self.listeners: Dict[Any, "Listener"] = {}
         self._ends: "weakref.WeakSet[End]" = weakref.WeakSet()  # the library closes these with the handle
@@ -190,6 +194,20 @@ class Session:
                 self.lib.op_free(handle, self.dropped.popleft())
             except IndexError:  # another thread was faster
                 return
+
+    def sort_out(self) -> None:
+        """A submission is over: of what poll() gave out meanwhile, the program holds its operation, and not the others."""
+        while self.unsure and not self.under_way:
+            try:
+                number = self.unsure.popleft()
+            except IndexError:  # another thread was faster
+                return
+            operation = self.operations.get(number)
+            if operation is None:
+                self.dropped.append(number)
+            else:
+                with contextlib.suppress(Error):
+                    operation._look()
 
     @contextlib.contextmanager
     def making(self, handle: int, region: "ctypes.c_uint64") -> Iterator[None]:

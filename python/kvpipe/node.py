@@ -382,10 +382,12 @@ class Node:
 
     def _submit(self, what: str, opts: ctypes.Structure, made: Callable[[int], _O]) -> _O:
         number = ctypes.c_uint64()
-        lib = self._session.lib
-        with self._session.submitting, self._session as handle:
-            self._session.reap(handle)
+        session, lib = self._session, self._session.lib
+        with session.submitting, session as handle:
+            session.reap(handle)
+            before = session.under_way
             try:
+                session.under_way = before + 1
                 lib.check(getattr(lib, what)(handle, ctypes.byref(opts), ctypes.byref(number)))
                 return self._keep(made(number.value))
             except BaseException:
@@ -393,6 +395,9 @@ class Node:
                     end = lib.offer_withdraw if what == "offer" else lib.cancel
                     end(handle, number.value, _abi.NOWAIT, ctypes.byref(ctypes.c_int()))
                 raise
+            finally:
+                session.under_way = before
+                session.sort_out()
 
     def _keep(self, operation: _O) -> _O:
         self._session.operations[operation._id] = operation
@@ -428,7 +433,7 @@ class Node:
                 more = count == _POLL or len(over) > known
             if not out:  # else the next call raises it
                 lib.check(count)
-            session.dropped.extend(over)
+            (session.unsure if session.under_way else session.dropped).extend(over)
             session.reap(handle)
         self._spare.append(raws)
         return out

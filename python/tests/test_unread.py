@@ -1,10 +1,12 @@
 """A call in the middle of another, by a signal handler or a __del__: what the other was about to read stays what it is."""
 
+import gc
 import signal
 
 import kvpipe
 import pytest
 from engines import until
+from kvpipe._library import library
 
 TOKEN = b"0123456789abcdef"
 
@@ -105,3 +107,28 @@ def test_other_calls(node, between, call):
     between(handler)
     waits(operation)
     tells(operation.completion, "outer", [2, 4, 6])
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_a_poll_as_an_operation_is_submitted(node, monkeypatch, held):
+    """It gives out the end of an operation that the program does not hold yet. That is forgotten when the program lets go of it, not before."""
+    plain, ends = library().take, []
+
+    def polls_then(*args):
+        code = plain(*args)
+        until(lambda: ends.extend(node.poll()) or ends, "its completion")
+        return code
+
+    with monkeypatch.context() as patch:
+        patch.setattr(library(), "take", polls_then)
+        operation = take(node, "outer", [2, 4, 6])
+    assert [end.op for end in ends] == [None]
+    if held:
+        waits(operation)
+        tells(operation.completion, "outer", [2, 4, 6])
+        gc.collect()  # the error that waits() has seen refers to it
+    number = operation._id
+    del operation
+    node.poll()
+    with node._session as handle:
+        assert library().op_released(handle, number) == -kvpipe.Reason.NOT_FOUND
