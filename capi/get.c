@@ -197,9 +197,15 @@ static bool has_room(struct kv_end *e)
 	return g != NULL && (e->pool == NULL || kv_pool_fits(e->pool, kv_pool_need(e->pool, g->bytes)));
 }
 
+/* Whether the first GET that needs room can never have it, as the arena was made for another home. */
+static bool needs_too_much(const struct kv_end *e)
+{
+	return e->shorts != NULL && e->pool != NULL && kv_pool_need(e->pool, e->shorts->bytes) > e->pool->nblocks - e->both;
+}
+
 bool kv_get_pumpable(struct kv_end *e)
 {
-	return e->ndeclines > 0 || has_room(e) || (e->queued != NULL && !full(e));
+	return e->ndeclines > 0 || has_room(e) || needs_too_much(e) || (e->queued != NULL && !full(e));
 }
 
 /* Asks again for the first GET that had no room. Called and returns with lock. */
@@ -241,7 +247,7 @@ static int ask_again(struct kv_end *e)
 	return err;
 }
 
-/* Fails the first GET that needs room: it can never have it, as the arena was made for another home. */
+/* Fails that GET. */
 static void too_large(struct kv_end *e)
 {
 	struct kv_get *g = e->shorts;
@@ -271,6 +277,8 @@ int kv_get_pump(struct kv_end *e, int64_t patience)
 		struct kv_get *g = e->shorts;
 		if (e->ndeclines > 0) {
 			err = give_back(e);
+		} else if (!has_room(e) && needs_too_much(e)) {
+			too_large(e);
 		} else if (!has_room(e)) {
 			err = ask_queued(e);
 		} else if (e->pool == NULL) {
@@ -285,8 +293,6 @@ int kv_get_pump(struct kv_end *e, int64_t patience)
 			err = ask_again(e);
 		}
 	}
-	if (e->shorts != NULL && e->pool != NULL && kv_pool_need(e->pool, e->shorts->bytes) > e->pool->nblocks - e->both)
-		too_large(e);
 	if (err != 0 && e->over) /* it ended meanwhile, and its own reason says more */
 		err = kv_end_error(e, "get");
 	kv_end_unlock(e);

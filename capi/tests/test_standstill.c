@@ -69,14 +69,16 @@ static void await(_Atomic uint32_t *count, uint32_t n)
 		sched_yield();
 }
 
-/* An entry was found, and is kept for the query until it has room. */
-static void is_short(uint32_t query, uint64_t item)
+/* An entry of so many bytes was found, and is kept for the query until it has room. */
+static void is_short_of(uint32_t query, uint64_t item, uint64_t bytes)
 {
-	struct kvpipe_got got = { .item = item, .bytes = 100, .capacity = 1000 };
+	struct kvpipe_got got = { .item = item, .bytes = bytes, .capacity = bytes * 10 };
 	struct kvpipe_cqe c = { .user_data = gets[query], .status = KVPIPE_DONE, .flags = KVPIPE_C_SHORT };
 
 	fake_post_result(f, c, &got, sizeof(got), NULL, 0);
 }
+
+static void is_short(uint32_t query, uint64_t item) { is_short_of(query, item, 100); }
 
 /* The daemon reads no more, and its queue has room for no more. */
 static void stands_still(uint32_t first, uint32_t end)
@@ -148,6 +150,24 @@ static void turns_later(void)
 	stop(ALL);
 }
 
+/* The owner came back with more capacity, after a restart of its daemon. An entry that this end never has room for goes back at once. */
+static void too_large_for_this_end(void)
+{
+	kvpipe_msg_t *m;
+
+	start(0);
+	ask(0, 2);
+	await(&ngets, 2);
+	is_short(0, 7);
+	while (ngets < 3) /* makes the arena, and asks again for item 7 */
+		CHECK_FAILS(kvpipe_query_wait(q[0], KV_MS, &m), KVPIPE_E_TIMEOUT, "still running");
+	is_short_of(1, 8, 1 << 20);
+	CHECK_FAILS(kvpipe_query_wait(q[1], WAIT, &m), KVPIPE_E_QUOTA,
+		    "an item of 1048576 bytes, more than the capacity that this end was opened on: open it again");
+	await(&ndeclines, 1);
+	stop(2);
+}
+
 static void *waits(void *arg)
 {
 	kvpipe_msg_t *m;
@@ -199,6 +219,7 @@ static void found_by_another(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = { TEST(given_back_later), TEST(asked_again_later), TEST(turns_later), TEST(found_by_another) };
+	static const struct test tests[] = { TEST(given_back_later), TEST(asked_again_later), TEST(turns_later),
+					     TEST(too_large_for_this_end), TEST(found_by_another) };
 	return RUN(tests);
 }
