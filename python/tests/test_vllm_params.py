@@ -117,6 +117,7 @@ def test_settings_have_defaults():
     ({"lease": 0}, "lease is 0.0: give 0.001 to 2592000 seconds (30 days)"),
     ({"lease": float("nan")}, "lease is nan: give 0.001 to"),
     ({"timeout": float("inf")}, "timeout is inf: give 0.001 to"),
+    ({"timeout": 10 ** 400}, "timeout is inf: give 0.001 to"),
     ({"timeout": 1e-10}, "timeout is 1e-10: give 0.001 to"),
     ({"connect_timeout": 30 * 86_400 + 1}, "connect_timeout is 2592001.0: give 0.001 to"),
     ({"layerwise": 1}, "bool"),

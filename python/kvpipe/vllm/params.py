@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import difflib
+import math
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 #: of the ``kvpipe`` dict; a newer one is not understood, and its prompt is computed here
@@ -78,7 +79,10 @@ class Settings:
 def _typed(key: str, value: Any, default: Any) -> Any:
     kind = type(default)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:  # JSON has integers of any size
+            return math.inf if value > 0 else -math.inf
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise ValueError(f"kvpipe: {key} is {value!r}: must be of type {kind.__name__}, like {default!r}")
     return value
