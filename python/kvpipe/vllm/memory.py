@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple, Union
 
 from .. import AdoptedRegion, Error, Node, Region
 from . import layout, packing
@@ -18,8 +18,10 @@ class Memory:
     def __init__(self, node: Node, config: Any, cache: Any, settings: Settings, heads: layout.Heads) -> None:
         self._node, self._config, self._cache, self._settings, self._heads = node, config, cache, settings, heads
         self._regions: List[Union[Region, AdoptedRegion]] = []
-        #: layer's name -> (its number in the model, how many of this rank's layers come before it)
-        self.layers: Dict[str, Tuple[int, int]] = {}
+        #: layer's name -> its number in the model
+        self.layers: Dict[str, int] = {}
+        #: the names of each number, in order
+        self.stack: List[Set[str]] = []
         #: how they are packed (packing.found()); None: not known before register()
         self.form: Optional[str] = None
 
@@ -51,8 +53,8 @@ class Memory:
             for name, spec in specs_of(self._cache.kv_cache_groups[index]).items():
                 specs.append(spec)
                 layers.append(self._layer(name, number, spec, own))
-        numbers = sorted({layer.number for layer in layers})
-        self.layers = {layer.name: (layer.number, numbers.index(layer.number)) for layer in layers}
+        self.layers = {layer.name: layer.number for layer in layers}
+        self.stack = [{name for name, at in self.layers.items() if at == number} for number in sorted(set(self.layers.values()))]
         self.form = form = packing.found(self._config, specs)
         views = layout.views(layers, caches, self._cache.num_blocks, self._heads, self._place, form == layout.COLUMNS)
         common, sizes = [spec for layer, spec in zip(layers, specs) if layer.number < own], [layer.block_size for layer in layers]

@@ -34,6 +34,8 @@ class Worker:
         self._layerwise = settings.layerwise
         self._computes = True  # whether this step does
         self.offered = False  # whether what it computes may be offered
+        self._saved: Set[str] = set()  # the layers that it has written
+        self._layers = 0  # so many, from the first on, are written with all their tensors
         self._waits = False  # whether it may have to wait for what it computes on
         self._loads = Loads(node, heads.rank + heads.ranks * stage, Peers(node.name, settings.socket, settings.log_peers).met)
         self.counts = self._loads.counts.take
@@ -51,6 +53,7 @@ class Worker:
         if step.number == self._step:
             return
         self._step, self._last, self.offered = step.number, max(self._last, step.last), step.offered
+        self._saved, self._layers = set(), 0
         if step.recvs or step.loads or step.sends or self._layerwise:  # only these may wait for its start, or for the end of a step before
             self._reached(start_of(step.number))
         self._open.update({tag: (request, False) for tag, request in step.sends.items()})
@@ -70,11 +73,17 @@ class Worker:
 
     def wait_layer(self, name: str) -> None:
         if name in self.memory.layers:
-            self._loads.wait_layer(self.memory.layers[name][0])
+            self._loads.wait_layer(self.memory.layers[name])
 
     def layer_saved(self, name: str) -> None:
+        """A layer may have several tensors, and need not come behind those before it: an encoder may have layers of the same numbers."""
         if self.offered and name in self.memory.layers:
-            self._reached(layer_of(self._step, self.memory.layers[name][1] + 1))
+            self._saved.add(name)
+            before, stack = self._layers, self.memory.stack
+            while self._layers < len(stack) and stack[self._layers] <= self._saved:
+                self._layers += 1
+            if self._layers > before:
+                self._reached(layer_of(self._step, self._layers))
 
     def saved(self) -> None:
         """The step's KV is written, by drafts too."""

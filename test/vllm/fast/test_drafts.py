@@ -92,7 +92,7 @@ def test_with_layerwise_they_go_once_they_are_written(engine, near, far):
     for layer in OWN:
         producer.write([layer])
         producer.worker.layer_saved(layer)
-        take.wait_layer(consumer.worker.memory.layers[layer][0], 30)
+        take.wait_layer(consumer.worker.memory.layers[layer], 30)
         assert consumer.has(layer, [1, 2])
     producer.write(DRAFTS)
     producer.worker.saved()

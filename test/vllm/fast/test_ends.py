@@ -14,7 +14,7 @@ from kvpipe.vllm.connector import KVPipeConnector
 from kvpipe.vllm.guard import kept_in
 from kvpipe.vllm.keyed import Keyed
 from kvpipe.vllm.layout import Heads
-from kvpipe.vllm.meta import QUIET, Load, Lost, Step, end_of, start_of
+from kvpipe.vllm.meta import QUIET, Load, Lost, Step, end_of, layer_of, start_of
 from kvpipe.vllm.operations import Operations
 from kvpipe.vllm.params import Settings, Source, names_source
 from kvpipe.vllm.peers import Peers
@@ -255,6 +255,19 @@ def test_a_step_is_quiet_until_there_is_something_to_say_or_a_tag_to_forget(sche
     assert scheduler.step(None) is QUIET
     scheduler._next.sends[2] = "r"
     assert scheduler.step(None).number == 5
+
+
+def test_a_layer_is_written_once_all_that_come_before_it_are_and_all_of_its_tensors(node, worker):
+    """vLLM's names may have one number twice, as where a layer has an index beside its KV, or an encoder is run before the model."""
+    worker.memory.layers = {"encoder.0": 0, "encoder.1": 1, "model.0": 0, "model.1": 1, "model.2": 2}
+    worker.memory.stack = [{"encoder.0", "model.0"}, {"encoder.1", "model.1"}, {"model.2"}]
+    for number in 1, 2:
+        worker.begin(Step(number, offered=True))
+        for name in worker.memory.layers:
+            worker.layer_saved(name)
+            written = int(name[-1]) + 1 if name.startswith("model") else 0
+            assert [n for _, n in node.said] == [layer_of(number, i + 1) for i in range(written)], name
+        node.said.clear()
 
 
 def test_a_quiet_step_says_not_how_far_it_is(node, worker):
