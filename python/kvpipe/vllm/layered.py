@@ -35,8 +35,10 @@ class LayeredOffers:
 
     def begin(self, request: Any, source: Source) -> None:
         """Begins a request's offer, once. After a preemption its taker has heard the end of it; the request is then offered whole once it
-        is computed."""
-        if request.num_preemptions or request.request_id in self._offers:
+        is computed. So it is where another connector loads into its first step: if that fails, vLLM takes the step back, layers and all."""
+        stats = request.prefill_stats  # None once it has answered
+        loads = stats is not None and stats.num_external_cached_tokens > 0 and not request.num_computed_tokens
+        if loads or request.num_preemptions or request.request_id in self._offers:
             return
         tag = self._operations.tag()
         offer = self._operations.submit(

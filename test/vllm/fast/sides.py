@@ -36,7 +36,7 @@ def request(tokens, name="r", **more):
     ours = {"v": 1, "node": "other", "key": "k", "token": base64.urlsafe_b64encode(TOKEN).decode(), **more.pop("ours", {})}
     return types.SimpleNamespace(
         request_id=name, num_prompt_tokens=tokens, num_tokens=tokens, all_token_ids=list(range(tokens)), num_preemptions=0, status=None,
-        lora_request=None, cache_salt=None, prompt_embeds=None, mm_features=[], trace_headers=None,
+        num_computed_tokens=0, prefill_stats=None, lora_request=None, cache_salt=None, prompt_embeds=None, mm_features=[], trace_headers=None,
         kv_transfer_params={"do_remote_prefill": True, "kvpipe": ours, **more})
 
 

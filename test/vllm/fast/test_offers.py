@@ -4,7 +4,7 @@ import types
 
 import pytest
 from fakes import ends, full, window
-from sides import begun, early, finished, request, scheduler, step
+from sides import begun, blocks, early, finished, request, scheduler, step
 from vllm.v1.request import RequestStatus
 
 from kvpipe import Status
@@ -65,6 +65,25 @@ def test_workers_keep_what_they_hear_of_an_offer_until_a_step_names_it(node):
     finished(side, r)
     prefilled(side, "latest")
     assert step(side).last == side._operations.last
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["in its step", "beside other steps"])
+def test_no_layer_is_offered_of_what_another_connector_still_loads(node, beside):
+    """If that fails, the step is taken back, and nobody tells who took its layers. The request is offered whole once it is computed."""
+    side, r = scheduler(node, layerwise=True, role="kv_producer"), early(100, "p", do_remote_decode=True, do_remote_prefill=False)
+    r.prefill_stats = types.SimpleNamespace(num_external_cached_tokens=64)
+    side.add(r)
+    side.allocated(r, blocks(100), 0)
+    assert not node.offered and "p" not in side.offers.layered
+    if beside:
+        r.num_computed_tokens = 64
+        side.allocated(r, blocks(100), 0)
+        assert "p" in side.offers.layered, "it is loaded"
+        return
+    side.step(types.SimpleNamespace(num_scheduled_tokens={"p": 36}, preempted_req_ids=None))
+    r.status, r.num_computed_tokens = RequestStatus.FINISHED_LENGTH_CAPPED, 100
+    waits, params = side.finished(r, blocks(100).get_block_ids())
+    assert waits and params["kvpipe"]["key"] == "transfer:t p" and node.offered == ["transfer:t p"]
 
 
 @pytest.mark.parametrize("late", [0, 2])
