@@ -59,6 +59,8 @@ func TestMappedOfOneOwner(t *testing.T) {
 		!strings.Contains(err.Error(), "vm.max_map_count") {
 		t.Errorf("a third region of one owner: %v", err)
 	}
+	_, err = two.RegisterVacant(0, page)
+	noErr(t, err)
 	for range 2 {
 		_, err = other.Register(memfd(t, page, good), page)
 		noErr(t, err)

@@ -49,6 +49,9 @@ func TestWhatIsRefused(t *testing.T) {
 	defer sys.Close(event)
 	punched := memfd(t, 4*4096, good)
 	noErr(t, sys.PunchHole(punched, 4096, 4096))
+	readOnly, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", memfd(t, 4096, good)))
+	noErr(t, err)
+	defer readOnly.Close()
 
 	for _, c := range []struct {
 		name  string
@@ -67,6 +70,7 @@ func TestWhatIsRefused(t *testing.T) {
 		{"punched", punched, 4096, "12288 of 16384 bytes are allocated"},
 		{"write sealed", memfd(t, 4096, sys.MemfdOptions{Prefault: true, Seals: sys.SealSize | sys.SealWrite}), 4096, "mapped for writing"},
 		{"future write sealed", memfd(t, 4096, sys.MemfdOptions{Prefault: true, Seals: sys.SealSize | sys.SealFutureWrite}), 4096, "mapped for writing"},
+		{"opened for reading", int(readOnly.Fd()), 4096, "cannot be mapped for writing (seals"},
 		{"no bytes", memfd(t, 4096, good), 0, "bytes is 0"},
 		{"too many bytes", memfd(t, 4096, good), 4097, "bytes is 4097, the memfd has 4096"},
 		{"far too many bytes", memfd(t, 4096, good), math.MaxUint64, "the memfd has 4096"},

@@ -229,3 +229,47 @@ func TestRetainWhatTheClientSealed(t *testing.T) {
 		t.Error("a region of which nothing is wanted is still there")
 	}
 }
+
+// TestRetainAfterARemoval: a region that is gone already is no obstacle.
+func TestRetainAfterARemoval(t *testing.T) {
+	const size = 4096
+	s := NewSpace(NewPool(Limits{}), "")
+	defer s.Close()
+	gone, err := s.Register(memfd(t, size, good), size)
+	noErr(t, err)
+	id, err := s.Register(memfd(t, size, good), size)
+	noErr(t, err)
+	noErr(t, s.Remove(gone))
+	kept, err := s.Retain(func(mark func(layout.RegionID, uint64, uint64)) {
+		mark(gone, 0, 1)
+		mark(id, 0, 1)
+	})
+	if err != nil || kept != size {
+		t.Errorf("%d bytes kept, want %d: %v", kept, size, err)
+	}
+}
+
+// TestRetainEndsWarming: pages that are given back do not come back, so nobody fills page tables by then.
+func TestRetainEndsWarming(t *testing.T) {
+	const size = 4096
+	pool := NewPool(Limits{})
+	s := NewSpace(pool, "")
+	defer s.Close()
+	id, err := s.Register(memfd(t, size, good), size)
+	noErr(t, err)
+	r := s.find(id)
+	r.warm.end()
+	slow := &warmer{stop: make(chan struct{}), done: make(chan struct{})}
+	go func() { <-slow.stop; close(slow.done) }()
+	r.warm = slow
+	pool.punch = func(b []byte) error {
+		select {
+		case <-slow.done:
+		default:
+			t.Error("pages are given back while the region is warmed")
+		}
+		return sys.Punch(b)
+	}
+	_, err = s.Retain(nothing)
+	noErr(t, err)
+}
