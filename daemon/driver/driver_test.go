@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 	"github.com/kvpipe/kvpipe/daemon/transport"
@@ -93,6 +94,38 @@ func TestNoEventIsLeftLying(t *testing.T) {
 		}()
 	}
 	wg.Wait()
+}
+
+// timed is a machine that notes the time of its last step.
+type timed struct {
+	scripted
+	at transfer.Time
+}
+
+func (m *timed) Step(now transfer.Time, _ transfer.Event) []transfer.Effect { m.at = now; return nil }
+
+// TestAnEventHasItsOwnTime: however long nothing happened before it.
+func TestAnEventHasItsOwnTime(t *testing.T) {
+	m := new(timed)
+	d := New(Config{Machine: m, Sessions: m, Peers: m})
+	for range 2 {
+		d.start = d.start.Add(-time.Hour)
+		before := d.Now()
+		d.Queue(transfer.Tick{})
+		d.Flush()
+		if m.at < before {
+			t.Errorf("an event of %v is handled at %v", time.Duration(before), time.Duration(m.at))
+		}
+	}
+}
+
+// TestWakeHasOthersRunWhatIsQueued: the caller does not run it itself.
+func TestWakeHasOthersRunWhatIsQueued(t *testing.T) {
+	r := newRig(t, nil)
+	done := make(chan struct{})
+	r.QueueFunc(func() { close(done) })
+	r.Wake()
+	<-done
 }
 
 func TestAfterItsEndTheDriverRunsNothing(t *testing.T) {

@@ -2,9 +2,12 @@ package driver
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/kvpipe/kvpipe/daemon/layout"
+	"github.com/kvpipe/kvpipe/daemon/plan"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
@@ -118,5 +121,16 @@ func TestTheSizeOfAPlanIsSaid(t *testing.T) {
 	ev, ok := d.own[0].(transfer.Planned)
 	if !ok || ev.Cause.Reason != transfer.OK || ev.Slices != 0 || len(ev.Missing) != n || ev.Size < 12*n {
 		t.Errorf("%d missing runs of %d, %d slices, a size of %d bytes: %v", len(ev.Missing), n, ev.Slices, ev.Size, ev.Cause)
+	}
+}
+
+// TestWhyAPlanFails: what the client did wrong is told from layouts that do not fit each other, and from too much.
+func TestWhyAPlanFails(t *testing.T) {
+	for err, want := range map[error]transfer.Reason{
+		plan.ErrInvalid: transfer.Invalid, plan.ErrOverlap: transfer.Invalid, plan.ErrTooMuch: transfer.Quota, errors.New("another"): transfer.Incompatible,
+	} {
+		if c := cause(fmt.Errorf("plan: %w", err)); c.Reason != want || c.Text != "plan: "+err.Error() {
+			t.Errorf("%v: %+v, want reason %d", err, c, want)
+		}
 	}
 }

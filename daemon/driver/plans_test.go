@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
@@ -83,4 +84,30 @@ func TestWhatIsForgottenIsNotPlanned(t *testing.T) {
 	if n := len(d.queue.take(nil)); n > 0 {
 		t.Errorf("%d plans were made for transfers that are over", n)
 	}
+}
+
+// TestAPlannerThatRestsIsWoken: by the first plan that comes, and by the end.
+func TestAPlannerThatRestsIsWoken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p plans
+		p.init()
+		var got []transfer.XferID
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			for w, ok := p.next(); ok; w, ok = p.next() {
+				got = append(got, w.Leg.Xfer)
+			}
+		}()
+		for x := range transfer.XferID(2) {
+			synctest.Wait() // it rests
+			p.add(planFor("b", 0, x))
+			synctest.Wait()
+			if len(got) != int(x)+1 || got[x] != x {
+				t.Fatalf("planned %v after %d plans came", got, x+1)
+			}
+		}
+		p.close()
+		<-over
+	})
 }
