@@ -331,3 +331,18 @@ func TestPayloadOfAGrant(t *testing.T) {
 		}
 	}
 }
+
+// TestNumbersMayComeOneByOne: who writes a list without packing it means the same, also where part of it is packed.
+func TestNumbersMayComeOneByOne(t *testing.T) {
+	body := []byte{0x08, 1}
+	for _, said := range [][]byte{{0x20, 7}, {0x20, 0x80, 1}, {0x22, 2, 9, 8}, {0x20, 5}} {
+		body = append(body, said...)
+	}
+	m, err := decode(kindResend, body, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := m.(*transfer.MsgResend).Slices, []uint32{7, 128, 9, 8, 5}; !slices.Equal(got, want) {
+		t.Errorf("slices %v, want %v", got, want)
+	}
+}

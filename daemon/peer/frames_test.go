@@ -109,6 +109,12 @@ func TestAMalformedFrameClosesItsChannel(t *testing.T) {
 		{"ids", func(e uint64) []byte {
 			return rawFrame(kind(e, kindGrant, []byte{0x3a, 4, 0x20, 3, 0x2a, 0}))
 		}, "grant, group 0"},
+		{"ids of a rank", func(e uint64) []byte {
+			return rawFrame(kind(e, kindGrant, []byte{0x42, 6, 0x12, 4, 0x20, 3, 0x2a, 0}))
+		}, "blocks of a rank, group 0"},
+		{"a rank's blocks twice", func(e uint64) []byte {
+			return rawFrame(kind(e, kindGrant, []byte{0x42, 2, 0x08, 1, 0x42, 2, 0x08, 1}))
+		}, "has block lists of rank 1 twice"},
 		{"run of two beginnings", func(e uint64) []byte {
 			return rawFrame(kind(e, kindGrant, []byte{0x3a, 8, 0x20, 3, 0x2a, 2, 2, 2, 0x30, 1}))
 		}, "grant, group 0"},

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
 	"github.com/kvpipe/kvpipe/daemon/peer/peerpb"
 )
@@ -106,6 +107,12 @@ func FuzzLinkHello(f *testing.F) {
 	f.Add(good.append(nil, secret))
 	f.Add(good.append(nil, bytes.Repeat([]byte{8}, secretSize)))
 	f.Add(make([]byte, linkHelloSize))
+	for _, zero := range []int{20, linkSaid - 1, linkHelloSize - 8, linkHelloSize - 1} { // none must stay one
+		b := good.append(nil, secret)
+		b[zero] = 1
+		copy(b[linkSaid:], prove(secret, b[:linkSaid]))
+		f.Add(b)
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		h, err := decodeLinkHello(b)
 		if err != nil {
@@ -154,6 +161,22 @@ func TestNamesKeepFewStrings(t *testing.T) {
 			t.Fatalf("%d names kept", len(n.names))
 		}
 	}
+}
+
+// TestLinkNumbersInAnyOrder: none is fresh twice, and none that is not far below the highest is refused.
+func TestLinkNumbersInAnyOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var w window
+		came, top := map[uint32]bool{}, uint32(0)
+		for range rapid.IntRange(1, 100).Draw(t, "numbers") {
+			n := uint32(max(int(top)+rapid.IntRange(-windowSize-2, 90).Draw(t, "step"), 0))
+			want := n > 0 && !came[n] && (n > top || top-n < windowSize)
+			if got := w.fresh(n); got != want {
+				t.Fatalf("%d, where the highest is %d: fresh is %v", n, top, got)
+			}
+			came[n], top = true, max(top, n)
+		}
+	})
 }
 
 func TestEachLinkNumberIsFreshOnce(t *testing.T) {

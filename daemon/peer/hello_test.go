@@ -107,6 +107,38 @@ func TestAHelloThatCannotBeShownIsRefused(t *testing.T) {
 	}
 }
 
+// TestNamesOfPeers: they are shown, compared and looked up in a list of addresses, so they are short and no addresses.
+func TestNamesOfPeers(t *testing.T) {
+	for name, want := range map[string]bool{
+		"b": true, "gpu-7.example": true, strings.Repeat("x", 255): true,
+		"": false, strings.Repeat("x", 256): false, "b c": false, "b:7650": false, "b/c": false, "b\n": false, "b\r": false, "b\t": false,
+	} {
+		if nameOK(name) != want {
+			t.Errorf("%q: %v", name, !want)
+		}
+	}
+}
+
+// TestAnAnswerWithoutEpochOrSecretOpensNoChannel: what they are for would be open to everybody.
+func TestAnAnswerWithoutEpochOrSecretOpensNoChannel(t *testing.T) {
+	cl := newCluster(t)
+	id := cl.identity("b")
+	for what, spoil := range map[string]func(*peerpb.Hello){
+		"no epoch":     func(h *peerpb.Hello) { h.Epoch = 0 },
+		"no secret":    func(h *peerpb.Hello) { h.LinkSecret = nil },
+		"short secret": func(h *peerpb.Hello) { h.LinkSecret = secret32[1:] },
+	} {
+		a := cl.node("a", nil)
+		h := &peerpb.Hello{ProtoMin: 1, ProtoMax: 1, Node: "b", Version: "raw", Epoch: 1, LinkSecret: secret32}
+		spoil(h)
+		a.Reload(map[string]string{"b": answering(t, id, h)}, nil)
+		a.Dial("b")
+		if ev := wait[transfer.DialFailed](a, nil); !strings.Contains(ev.Cause.Text, "hello without epoch or link secret") {
+			t.Errorf("%s: %+v", what, ev)
+		}
+	}
+}
+
 func TestAStrangersCertificateIsRefusedOnBothSides(t *testing.T) {
 	ours, theirs := newCluster(t), newCluster(t)
 	a, b := ours.node("a", nil), theirs.node("b", nil)

@@ -1,6 +1,8 @@
 package peer
 
 import (
+	"context"
+	"errors"
 	"net/netip"
 	"strings"
 	"testing"
@@ -55,17 +57,30 @@ func TestHintsLeadOnlyWherePeersAllowSays(t *testing.T) {
 			allow = prefixes(c.allow)
 		}
 		a.Reload(nodes, allow)
-		got := ""
+		got, refused := "", true
 		if target, err := a.resolve(c.hint); err != nil {
 			got = err.Error()
 		} else if addrs, err := a.addresses(t.Context(), target); err != nil {
 			got = err.Error()
 		} else {
-			got = strings.Join(addrs, " ")
+			got, refused = strings.Join(addrs, " "), false
 		}
-		if !strings.Contains(got, c.want) {
+		if wantsError := strings.Contains(c.want, " "); refused != wantsError || !strings.Contains(got, c.want) { // errors name the address, too
 			t.Errorf("allow %q, hint %q: %s, want %s", c.allow, c.hint, got, c.want)
 		}
+	}
+}
+
+// TestANameThatCannotBeLookedUpIsNoRefusal: the resolver may be back soon.
+func TestANameThatCannotBeLookedUpIsNoRefusal(t *testing.T) {
+	a := newCluster(t).node("a", func(c *Config) {
+		c.lookUp = func(context.Context, string) ([]netip.Addr, error) { return nil, errors.New("no name server answers") }
+	})
+	a.Reload(map[string]string{"b": "b.example:7650"}, nil)
+	a.Dial("b")
+	ev := wait[transfer.DialFailed](a, nil)
+	if ev.Final || !strings.Contains(ev.Cause.Text, `look up "b.example": no name server answers`) {
+		t.Errorf("%+v", ev)
 	}
 }
 
