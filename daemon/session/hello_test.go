@@ -53,6 +53,8 @@ func TestHelloIsJudged(t *testing.T) {
 		{func(h *ring.Hello) { h.ABIMin, h.ABIMax, h.Reserved[0] = 2, 3, 1 }, transfer.Incompatible, "ring protocol 2 to 3"}, // whatever that version has there
 		{func(h *ring.Hello) { h.Features = 1 << 40 }, transfer.Incompatible, "0x10000000000"},
 		{func(h *ring.Hello) { h.Reserved[351] = 1 }, transfer.Invalid, "reserved"},
+		{func(h *ring.Hello) { h.CQEntries = 4 }, transfer.Invalid, "cq_entries is 4: must be a power of two from 8"},
+		{func(h *ring.Hello) { h.ArenaBytes = 1 << 15 }, transfer.Invalid, "arena_bytes is 32768: must be a power of two from 65536"},
 		{func(h *ring.Hello) { h.Role = 4 }, transfer.Invalid, "role is 4"},
 		{func(h *ring.Hello) { h.TPRank, h.TPWorld = 4, 4 }, transfer.Invalid, "tp_rank is 4 of 4"},
 		{func(h *ring.Hello) { h.PPRank = 1 }, transfer.Invalid, "pp_rank 1 of 1"},
