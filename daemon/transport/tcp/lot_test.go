@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"io"
 	"net"
 	"runtime"
 	"testing"
@@ -81,5 +82,48 @@ func TestLot(t *testing.T) {
 	}
 	if len(l.spots) != 0 {
 		t.Errorf("%d sockets are left", len(l.spots))
+	}
+}
+
+// TestLotWakesOneOfTwo: what wakes the reader of a socket leaves its writer waiting, and the other way round.
+func TestLotWakesOneOfTwo(t *testing.T) {
+	for _, readable := range []bool{true, false} {
+		l := &lot{}
+		near, far := connect(t)
+		w, err := newWire(near)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for full := false; !full; { // so that a writer waits
+			_, errno := sys.Sendmsg(uintptr(w.fd), []sys.Iovec{sys.MakeIovec(make([]byte, 1<<20))}, false)
+			full = errno != 0
+		}
+		reader, writer := l.enter(w.fd, false), l.enter(w.fd, true)
+		first, second := reader, writer
+		if !readable {
+			first, second = writer, reader
+		}
+		for i, woken := range []chan struct{}{first, second} {
+			if readable == (i == 0) {
+				_, err = far.Write([]byte("x"))
+			} else {
+				_, err = io.CopyN(io.Discard, far, 1<<20)
+				go func() { _, _ = io.Copy(io.Discard, far) }()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			<-woken
+			select {
+			case <-second:
+				if i == 0 {
+					t.Errorf("readable %v: the other one is woken, too", readable)
+				}
+			default:
+			}
+		}
+		w.close()
+		far.Close()
+		l.close()
 	}
 }
