@@ -148,6 +148,19 @@ func TestWhatAFrameTakesIsBoundedByItsLength(t *testing.T) {
 	}
 }
 
+// TestRanksOfAGrantAreBounded, each of which costs more than it takes on the wire.
+func TestRanksOfAGrantAreBounded(t *testing.T) {
+	var w writer
+	for rank := range uint64(maxRanks + 1) {
+		var of writer
+		of.uint(1, rank+1)
+		w.element(8, of.b)
+		if _, err := decode(kindGrant, w.b, nil); isMalformed(err) != (rank == maxRanks) {
+			t.Fatalf("%d ranks: %v", rank+1, err)
+		}
+	}
+}
+
 func TestNamesKeepFewStrings(t *testing.T) {
 	var n stores
 	for i := range 10 * maxNames {

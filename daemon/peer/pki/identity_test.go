@@ -430,6 +430,61 @@ func TestWhatWasShownIsJudgedByTheCAsOfNow(t *testing.T) {
 	says(t, "nothing was shown", StillSigned(nil, id.Roots(), then), "no certificate")
 }
 
+// TestAFileInThePlaceOfAnotherIsRead, also if it is as long and as old.
+func TestAFileInThePlaceOfAnotherIsRead(t *testing.T) {
+	dir := newCA(t)
+	issue(t, dir, dir, "a", time.Hour)
+	id := open(t, dir, "a")
+	before, ca, other := id.Roots(), filepath.Join(dir, CAFile), filepath.Join(dir, "other")
+	st, err := os.Stat(ca)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(other, nil, st.Mode()); err != nil {
+		t.Fatal(err)
+	}
+	replace(t, other, ca)
+	if err := errors.Join(os.Chmod(other, st.Mode()), os.Chtimes(other, st.ModTime(), st.ModTime()), os.Rename(other, ca)); err != nil {
+		t.Fatal(err)
+	}
+	if id.Roots() == before {
+		t.Error("the CAs of before serve")
+	}
+}
+
+// TestRenewKeepsTheOtherCAs of the file: their nodes would be strangers.
+func TestRenewKeepsTheOtherCAs(t *testing.T) {
+	dir, other := newCA(t), newCA(t)
+	issue(t, other, other, "b", time.Hour)
+	bundle(t, filepath.Join(dir, CAFile), dir, other)
+	if err := Renew(dir, "test CA", time.Now().Add(2*time.Hour), 10*time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	issue(t, dir, dir, "a", time.Hour)
+	a := open(t, dir, "a")
+	if until, _ := a.Problem(); a.Outlived() != "" || time.Until(until) < 50*time.Minute {
+		t.Errorf("not renewed: until %s, ends with %q", until, a.Outlived())
+	}
+	if err := StillSigned([]*x509.Certificate{open(t, other, "b").current().pair.Leaf}, a.Roots(), time.Now()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAChainThatIsBroken: what a node shows beside its certificate has to be certificates.
+func TestAChainThatIsBroken(t *testing.T) {
+	dir := newCA(t)
+	cert, key := issue(t, dir, dir, "a", time.Hour)
+	b, err := os.ReadFile(cert)
+	if err == nil {
+		err = os.WriteFile(cert, append(b, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"...), 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Open(filepath.Join(dir, CAFile), cert, key, "a")
+	says(t, "chain", err, cert, "x509: malformed certificate")
+}
+
 // TestWhatHasExpiredIsJudgedByARenewedCA as by the one before: the CA's certificate is renewed most of all when it has
 // ended, and the nodes' have ended with it. A time at which the shown one and the new CA were both valid never was.
 func TestWhatHasExpiredIsJudgedByARenewedCA(t *testing.T) {

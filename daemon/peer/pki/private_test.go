@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -87,4 +88,14 @@ func TestAKeyUnderAPassphrase(t *testing.T) {
 		_, err := Open(filepath.Join(dir, CAFile), cert, key, "a")
 		says(t, "encrypted", err, key, "under a passphrase", "openssl pkey")
 	}
+}
+
+// TestAKeyThatIsNoFile is not waited for.
+func TestAKeyThatIsNoFile(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := readPrivate(fifo)
+	says(t, "a FIFO", err, fifo, "is no file")
 }
