@@ -7,6 +7,7 @@ import (
 
 	"github.com/kvpipe/kvpipe/daemon/layout"
 	"github.com/kvpipe/kvpipe/daemon/ring"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
 // TestOneOwnerIsOneUser: only a cgroup has several names, so another user's engine is another owner's in whatever place.
@@ -70,5 +71,37 @@ func TestARingThatIsUnmappedIsNotRead(t *testing.T) {
 	s.outdate()
 	if s.outdated.has(0) {
 		t.Error("something in it counts as submitted before")
+	}
+}
+
+// TestSubmissionsWaitForRoom: whatever is submitted can be answered, so completions that nobody has taken and operations
+// that run count together.
+func TestSubmissionsWaitForRoom(t *testing.T) {
+	const reserve = 6
+	g, err := ring.NewGeometry(ring.Sizes{SQ: 8, CQ: 8, Records: 1 << 16, Layers: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for outstanding := range reserve + 1 {
+		for running := range reserve + 1 {
+			s := &session{srv: new(Server), reserve: reserve, cq: ring.NewCompletions(&g, make([]byte, g.CBytes), make([]byte, g.DBytes))}
+			for range outstanding {
+				if err := s.cq.Put(&ring.CQE{UserData: 1}, nil, true); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.open[large], s.open[small] = running/2, running-running/2
+			if got, want := s.admissible(), outstanding+running < reserve; got != want {
+				t.Errorf("%d completions and %d operations, of %d: admissible is %v", outstanding, running, reserve, got)
+			}
+		}
+	}
+}
+
+// TestAnEndpointIsOneRank, whatever it says of a world: it has no layout that would be split.
+func TestAnEndpointIsOneRank(t *testing.T) {
+	id := identity{Role: transfer.Endpoint}
+	if err := id.setRank(&ring.Hello{TPRank: 1, PPRank: 1, TPWorld: 4, PPWorld: 2}); err != nil || id.Rank != 0 || id.TPWorld != 1 || id.PPWorld != 1 {
+		t.Errorf("rank %d of %d x %d, %v", id.Rank, id.TPWorld, id.PPWorld, err)
 	}
 }
