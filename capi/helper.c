@@ -130,8 +130,10 @@ enum kv_came kv_helper_wait(kvpipe_t *kv, int fd, int64_t until)
 		bool stop = kv->helper.stop;
 		bool kicked = __atomic_exchange_n(&kv->helper.kicked, false, __ATOMIC_RELAXED) && kv->state != KV_AWAY;
 		pthread_mutex_unlock(&kv->lock);
-		if (stop)
+		if (stop) {
+			kv_event_signal(kv->helper.wake); /* for the next wait, which would not hear of it again */
 			return KV_STOP;
+		}
 		if (p[1].revents != 0)
 			return KV_CAME;
 		if (kicked || kv_now() >= until)

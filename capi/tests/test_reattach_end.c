@@ -573,6 +573,67 @@ static void dismissed_late(void)
 	fake_stop(f);
 }
 
+/* Who closes it waits no longer than for any daemon. */
+static void dismissed_and_closed(void)
+{
+	kvpipe_t *kv;
+	kvpipe_region_t region;
+	struct fake *f = fencing_as(dismiss, &kv, &region);
+
+	fake_await_requests(f, KVPIPE_CTL_BYE, 1); /* its last word; now it waits for the fence */
+	kv_close(kv, kv_now() + 50 * KV_MS);
+	fake_hang_up(f);
+	fake_stop(f);
+}
+
+static void closed_after(void (*what)(struct fake *f, kvpipe_t *kv), int state)
+{
+	kvpipe_t *kv;
+	struct fake_conf conf = { .arg = &kv };
+	struct fake *f = fake_start(&conf);
+	pthread_t t;
+
+	kv = fake_connect(f);
+	fake_fence_long(f);
+	what(f, kv);
+	while (__atomic_load_n(&kv->state, __ATOMIC_RELAXED) != state)
+		poll(NULL, 0, 1);
+	__atomic_store_n(&fenced, false, __ATOMIC_RELAXED);
+	CHECK(pthread_create(&t, NULL, fence_at_close, f) == 0);
+	kvpipe_close(kv);
+	CHECK(__atomic_load_n(&fenced, __ATOMIC_RELAXED));
+	pthread_join(t, NULL);
+	fake_stop(f);
+}
+
+static void says_goodbye(struct fake *f, kvpipe_t *kv)
+{
+	(void)kv;
+	fake_bye(f, KVPIPE_E_CLOSED, "replaced");
+}
+
+static void stops(struct fake *f, kvpipe_t *kv)
+{
+	(void)kv;
+	fake_bye(f, KVPIPE_E_UNAVAILABLE, "the daemon is stopping");
+}
+
+static void breaks_the_rules(struct fake *f, kvpipe_t *kv)
+{
+	struct kvpipe_completion c;
+
+	fake_set_cq_tail(f, 100000);
+	CHECK_INT(kvpipe_poll(kv, &c, 1), 0); /* it has nothing to tell before the fence */
+}
+
+/* A daemon that has said goodbye, or broken the rules, may still be fencing: who closes the session waits for that. */
+static void closed_before_the_fence(void)
+{
+	closed_after(says_goodbye, KV_BYE);
+	closed_after(stops, KV_LEAVING);
+	closed_after(breaks_the_rules, KV_BROKEN);
+}
+
 /* The next daemon has a smaller quota: the session gives up what is too much for it, and comes back without. */
 static void smaller_quota(void)
 {
@@ -784,7 +845,7 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 		TEST(never), TEST(stopping), TEST(stopping_slowly), TEST(extended_away), TEST(extended_in_vain), TEST(mute), TEST(refused), TEST(unreached), TEST(heard), TEST(unwatched),
 		TEST(closed_on_the_way), TEST(closed_between_attempts),
-		TEST(taken_back_between_attempts), TEST(taken_back_late), TEST(taken_over_meanwhile), TEST(taken_back_before), TEST(dismissed_late),
+		TEST(taken_back_between_attempts), TEST(taken_back_late), TEST(taken_over_meanwhile), TEST(taken_back_before), TEST(dismissed_late), TEST(dismissed_and_closed), TEST(closed_before_the_fence),
 		TEST(smaller_quota), TEST(given_up_on_the_way), TEST(released_by_the_daemons_end), TEST(storm),
 	};
 	return RUN(tests);
