@@ -359,6 +359,29 @@ static void hostile(void)
 	fake_stop(f);
 }
 
+/* What is said twice, or before its time, is told once, and leaves nothing behind. */
+static void said_twice(void)
+{
+	struct fake *f = fake_start(&by_hand);
+	kvpipe_t *kv = fake_connect(f);
+	kvpipe_op_t op = fake_take(kv, 0, 0);
+	struct kvpipe_cqe q = { .user_data = op, .status = KVPIPE_QUARANTINED, .reason = KVPIPE_E_BUSY };
+	struct kvpipe_cqe r = { .user_data = op, .status = KVPIPE_RELEASED };
+	struct kvpipe_completion c[8];
+
+	fake_post(f, q, NULL, 0, "before its time");
+	fake_post(f, r, NULL, 0, "before its time");
+	fake_end(f, op, KVPIPE_FAILED, KVPIPE_E_BUSY, KVPIPE_C_MORE);
+	fake_post(f, q, NULL, 0, "once");
+	fake_post(f, q, NULL, 0, "twice");
+	fake_post(f, r, NULL, 0, "free");
+	CHECK_INT(kvpipe_poll(kv, c, 8), 3);
+	CHECK(c[0].status == KVPIPE_FAILED && c[1].status == KVPIPE_QUARANTINED && c[2].status == KVPIPE_RELEASED);
+	CHECK(strcmp(c[1].message, "once") == 0 && strcmp(c[2].message, "free") == 0);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
 static void hostile_result(void)
 {
 	struct fake *f = fake_start(&by_hand);
@@ -392,8 +415,8 @@ static void hostile_result(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		TEST(failed_runs), TEST(lifetime), TEST(more),	  TEST(foreign), TEST(refused_take),
-		TEST(freed),	   TEST(limits),   TEST(uncollected), TEST(hostile), TEST(hostile_result),
+		TEST(failed_runs), TEST(lifetime), TEST(more),	  TEST(foreign),    TEST(refused_take),
+		TEST(freed),	   TEST(limits),   TEST(uncollected), TEST(hostile), TEST(said_twice), TEST(hostile_result),
 	};
 	return RUN(tests);
 }

@@ -583,6 +583,16 @@ static void capacities(void)
 	stop();
 }
 
+static void reserved(void)
+{
+	struct kvpipe_lookup_opts o = KVPIPE_OPTS(kvpipe_lookup_opts, .name = "l", .reserved = { 1 });
+	kvpipe_lookup_t *l;
+
+	start(0);
+	CHECK_FAILS(kvpipe_lookup_open(kv, &o, &l), KVPIPE_E_INVALID, "reserved[0] is 0x1");
+	stop();
+}
+
 static void prefixes(void)
 {
 	const int64_t a[] = { 1, 2, 3, 4 }, b[] = { 1, 2, 9 }, c[] = { 7 };
@@ -928,7 +938,7 @@ int main(int argc, char **argv)
 		TEST(a_put_needs_room_beside_what_the_key_has),
 		TEST(of_lost_entries_the_number_is_told), TEST(more_than_the_daemon_takes), TEST(overdue_before_the_daemon_takes_it), TEST(few_at_a_time),
 		TEST(given_up_before_it_is_submitted), TEST(given_up_before_it_is_brought),
-		TEST(given_up_while_the_queue_is_full), TEST(capacities),
+		TEST(given_up_while_the_queue_is_full), TEST(capacities), TEST(reserved),
 	};
 	return RUN(tests);
 }

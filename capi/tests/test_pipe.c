@@ -342,6 +342,50 @@ static void failures(void)
 	stop();
 }
 
+/* A reason that is final is the receiving end's for good, whatever has come. */
+static void failures_for_good(void)
+{
+	static const uint32_t reasons[] = { KVPIPE_E_CLOSED, KVPIPE_E_PEER_GONE, KVPIPE_E_DENIED, KVPIPE_E_BUSY, KVPIPE_E_RESTARTED };
+	kvpipe_msg_t *m;
+
+	for (size_t i = 0; i < KV_COUNT(reasons); i++) {
+		start(0, 1);
+		exchange_fail(x, 1, reasons[i]);
+		send_number(tx, 0);
+		for (int again = 0; again < 3; again++)
+			CHECK_FAILS(kvpipe_pipe_recv(rx, WAIT, &m), reasons[i], "\"p\"");
+		exchange_release(x);
+		stop();
+	}
+}
+
+/* Of a result that does not lie in the daemon's area nothing is read, and one that is missing is no item. */
+static void hostile_results(void)
+{
+	static const struct kvpipe_cqe lies[] = {
+		{ .status = KVPIPE_DONE, .result_len = 8 },
+		{ .status = KVPIPE_DONE, .result_len = 1024, .result_off = 4 },
+		{ .status = KVPIPE_DONE, .result_len = 1024, .result_off = 65536 - 512 },
+		{ .status = KVPIPE_FAILED, .reason = KVPIPE_E_CORRUPT, .result_len = 1024, .result_off = 65536 - 512 },
+		{ .status = KVPIPE_DONE },
+	};
+	kvpipe_msg_t *m;
+
+	for (size_t i = 0; i < KV_COUNT(lies); i++) {
+		struct kvpipe_cqe c = lies[i];
+		start(0, 1);
+		CHECK_FAILS(kvpipe_pipe_recv(rx, 0, &m), KVPIPE_E_TIMEOUT, ""); /* what it asked for stays asked for */
+		exchange_await_gets(x, 1);
+		c.user_data = fake_last(exchange_fake(x, 1)).user_data;
+		fake_post(exchange_fake(x, 1), c, NULL, 0, NULL);
+		if (c.result_len == 0)
+			CHECK_FAILS(kvpipe_pipe_recv(rx, WAIT, &m), KVPIPE_E_INCOMPATIBLE, "does not understand");
+		else
+			CHECK_FAILS(kvpipe_pipe_recv(rx, WAIT, &m), KVPIPE_E_CLOSED, "the daemon broke the ring protocol: completion of operation");
+		stop();
+	}
+}
+
 /* An item that is not where it was is asked for again, and nobody hears of it. */
 static void withdrawn(void)
 {
@@ -403,6 +447,8 @@ static void refused(void)
 	CHECK_FAILS(kvpipe_pipe_open(kv, &o, &p), KVPIPE_E_INVALID, "at most 2^40");
 	o.capacity = 0, o.flags = 1;
 	CHECK_FAILS(kvpipe_pipe_open(kv, &o, &p), KVPIPE_E_INVALID, "flags is 0x1");
+	o.flags = 0, o.reserved[0] = 1;
+	CHECK_FAILS(kvpipe_pipe_open(kv, &o, &p), KVPIPE_E_INVALID, "reserved[0] is 0x1");
 	kvpipe_close(kv);
 	exchange_stop(x);
 }
@@ -864,7 +910,7 @@ int main(int argc, char **argv)
 		TEST(kept_messages),
 		TEST(late_collectors),
 		TEST(the_sender_closes),
-		TEST(failures),
+		TEST(failures), TEST(failures_for_good), TEST(hostile_results),
 		TEST(withdrawn),
 		TEST(the_daemon_goes),
 		TEST(refused),

@@ -733,8 +733,8 @@ static void foreign_release(void)
 	const struct kvpipe_cqe free = { .op_id = 7, .tag = 3, .status = KVPIPE_RELEASED };
 
 	fake_post(f, both, NULL, 0, NULL);
-	fake_post(f, free, NULL, 0, NULL);
 	fake_post(f, more, NULL, 0, NULL);
+	fake_post(f, free, NULL, 0, NULL);
 	for (int n = 0; n < 3;)
 		n += kvpipe_poll(kv, c + n, 8);
 	fake_post(f, late, NULL, 0, NULL); /* not collected */
