@@ -415,6 +415,10 @@ static void layouts(void)
 	CHECK_FAILS(kvpipe_set_layout(kv, views, 1, fields, 64), KVPIPE_E_INVALID, "fingerprint[2] has a NULL string");
 	fields[2] = (struct kvpipe_field){ "", "x" };
 	CHECK_FAILS(kvpipe_set_layout(kv, views, 1, fields, 64), KVPIPE_E_INVALID, "fingerprint[2] has an empty key");
+	char value[KVPIPE_MAX_VALUE + 2] = { 0 };
+	memset(value, 'v', KVPIPE_MAX_VALUE + 1);
+	fields[2] = (struct kvpipe_field){ "x", value };
+	CHECK_FAILS(kvpipe_set_layout(kv, views, 1, fields, 64), KVPIPE_E_INVALID, "set_layout: fingerprint value");
 	views[3].reserved[6] = 1;
 	CHECK_FAILS(kvpipe_set_layout(kv, views, 4, NULL, 0), KVPIPE_E_INVALID, "views[3].reserved[6] is 0x1");
 	views[2].group = 64;

@@ -294,6 +294,25 @@ static void late_collectors(void)
 	stop();
 }
 
+/* Items that have come go with the end that nobody receives them from. */
+static void closed_over_items(void)
+{
+	bool landed = false;
+
+	start(0, 4);
+	for (uint64_t n = 0; n < 4; n++)
+		send_number(tx, n);
+	recv_number(rx, 0);
+	while (!landed) {
+		pthread_mutex_lock(&rx->end.kv->lock);
+		kv_end_look(&rx->end);
+		landed = rx->end.ended > 0;
+		kv_end_unlock(&rx->end);
+		sched_yield();
+	}
+	stop();
+}
+
 static void the_sender_closes(void)
 {
 	kvpipe_msg_t *m;
@@ -909,7 +928,7 @@ int main(int argc, char **argv)
 		TEST(a_sender_collects_while_the_queue_is_full), TEST(a_close_waits_for_room_to_seal),
 		TEST(kept_messages),
 		TEST(late_collectors),
-		TEST(the_sender_closes),
+		TEST(closed_over_items), TEST(the_sender_closes),
 		TEST(failures), TEST(failures_for_good), TEST(hostile_results),
 		TEST(withdrawn),
 		TEST(the_daemon_goes),

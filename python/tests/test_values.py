@@ -48,6 +48,7 @@ class Tensor:
         return self._contiguous
 
     def data_ptr(self):
+        assert self._contiguous, "the ids do not lie side by side"
         return self._data.ctypes.data
 
     def tolist(self):
