@@ -27,9 +27,10 @@ func (c *channel) beat() {
 		}
 		now := c.m.clock()
 		if now-wake > every {
-			// This process stood still. What the peer said meanwhile has not been read yet.
+			// This process stood still. What the peer said meanwhile has not been read yet, and no write went on.
 			c.heard.Store(max(c.heard.Load(), now-(silences-1)*every))
 			c.drained.Store(max(c.drained.Load(), now-every))
+			wrote = 0
 		}
 		if c.behind.Load() || c.running.Load() { // this node is not listening
 			c.heard.Store(now)

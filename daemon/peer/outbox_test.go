@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"context"
 	"crypto/tls"
 	"net"
 	"runtime"
@@ -116,6 +117,46 @@ func TestASenderIsNotHeldUpForLong(t *testing.T) {
 	}
 	_ = r.conn.Close()
 	<-lives
+}
+
+// TestAWriteDoesNotWaitForItsPeerWhileItsNodeStandsStill: a process that stands still for long in the middle of one keeps its channel.
+func TestAWriteDoesNotWaitForItsPeerWhileItsNodeStandsStill(t *testing.T) {
+	const beat = 100 * time.Millisecond
+	var at atomic.Pointer[channel]
+	beats, over := 0, make(chan struct{})
+	cl := newCluster(t)
+	b := cl.node("b", func(c *Config) { c.Heartbeat = time.Hour })
+	a := cl.node("a", func(c *Config) {
+		c.Heartbeat, c.IdleClose = beat, 1
+		c.Busy = func(context.Context, string) bool { // each beat asks
+			c := at.Load()
+			if c == nil {
+				return true
+			}
+			switch beats++; beats {
+			case 1:
+				c.heard.Store(c.m.clock() + int64(time.Hour)) // the peer's silence is not the question
+				c.hasty.Add(1)
+				for until := c.m.clock() + int64(3*beat); c.m.clock() < until; {
+					runtime.Gosched()
+				}
+			case 3: // the first one after that
+				c.hasty.Add(1)
+			case 4:
+				close(over)
+			}
+			return true
+		}
+	})
+	a.knows(b)
+	met(a, b)
+	c := a.channelOf("b")
+	at.Store(c)
+	select {
+	case <-over:
+	case <-c.ctx.Done():
+		t.Error("the channel is closed")
+	}
 }
 
 // TestWhoReadsNoAnswersIsNotHeard: the answers to what such a peer asks for do not pile up; once it reads, all is answered.
