@@ -12,6 +12,15 @@ from .compat import draft_config, layer_number, logger, of_draft_model, specs_of
 from .params import Settings
 
 
+def stacked(config: Any, layers: Dict[str, int]) -> List[Set[str]]:
+    """The names of each number, in order, by which vLLM says that it is written. It says so of attention, and not of an index beside it,
+    which is written before."""
+    context = getattr(getattr(config, "compilation_config", None), "static_forward_context", {})
+    said = {name for name in layers if name not in context or hasattr(context[name], "impl")}
+    names = [{name for name, at in layers.items() if at == number} for number in sorted(set(layers.values()))]
+    return [same & said or same for same in names]
+
+
 class Memory:
     """One rank's KV memory."""
 
@@ -20,7 +29,7 @@ class Memory:
         self._regions: List[Union[Region, AdoptedRegion]] = []
         #: layer's name -> its number in the model
         self.layers: Dict[str, int] = {}
-        #: the names of each number, in order
+        #: stacked() of them
         self.stack: List[Set[str]] = []
         #: how they are packed (packing.found()); None: not known before register()
         self.form: Optional[str] = None
@@ -54,7 +63,7 @@ class Memory:
                 specs.append(spec)
                 layers.append(self._layer(name, number, spec, own))
         self.layers = {layer.name: layer.number for layer in layers}
-        self.stack = [{name for name, at in self.layers.items() if at == number} for number in sorted(set(self.layers.values()))]
+        self.stack = stacked(self._config, self.layers)
         self.form = form = packing.found(self._config, specs)
         views = layout.views(layers, caches, self._cache.num_blocks, self._heads, self._place, form == layout.COLUMNS)
         common, sizes = [spec for layer, spec in zip(layers, specs) if layer.number < own], [layer.block_size for layer in layers]

@@ -35,7 +35,7 @@ class Worker:
         self._computes = True  # whether this step does
         self.offered = False  # whether what it computes may be offered
         self._saved: Set[str] = set()  # the layers that it has written
-        self._layers = 0  # so many, from the first on, are written with all their tensors
+        self._layers = 0  # so many, from the first on, are written
         self._waits = False  # whether it may have to wait for what it computes on
         self._loads = Loads(node, heads.rank + heads.ranks * stage, Peers(node.name, settings.socket, settings.log_peers).met)
         self.counts = self._loads.counts.take

@@ -14,6 +14,7 @@ from kvpipe.vllm.connector import KVPipeConnector
 from kvpipe.vllm.guard import kept_in
 from kvpipe.vllm.keyed import Keyed
 from kvpipe.vllm.layout import Heads
+from kvpipe.vllm.memory import stacked
 from kvpipe.vllm.meta import QUIET, Load, Lost, Step, end_of, layer_of, start_of
 from kvpipe.vllm.operations import Operations
 from kvpipe.vllm.params import Settings, Source, names_source
@@ -258,9 +259,9 @@ def test_a_step_is_quiet_until_there_is_something_to_say_or_a_tag_to_forget(sche
 
 
 def test_a_layer_is_written_once_all_that_come_before_it_are_and_all_of_its_tensors(node, worker):
-    """vLLM's names may have one number twice, as where a layer has an index beside its KV, or an encoder is run before the model."""
+    """vLLM's names may have one number twice, as where an encoder is run before the model."""
     worker.memory.layers = {"encoder.0": 0, "encoder.1": 1, "model.0": 0, "model.1": 1, "model.2": 2}
-    worker.memory.stack = [{"encoder.0", "model.0"}, {"encoder.1", "model.1"}, {"model.2"}]
+    worker.memory.stack = stacked(None, worker.memory.layers)
     for number in 1, 2:
         worker.begin(Step(number, offered=True))
         for name in worker.memory.layers:
@@ -268,6 +269,18 @@ def test_a_layer_is_written_once_all_that_come_before_it_are_and_all_of_its_tens
             written = int(name[-1]) + 1 if name.startswith("model") else 0
             assert [n for _, n in node.said] == [layer_of(number, i + 1) for i in range(written)], name
         node.said.clear()
+
+
+def test_a_layer_waits_for_no_word_that_vllm_does_not_say(node, worker):
+    """Of an index beside a layer's KV it says nothing. Attention looks at it, so it is written before."""
+    layers = {"model.0.attn": 0, "model.0.indexer.k_cache": 0, "model.1.attn": 1, "model.1.indexer.k_cache": 1, "model.2.indexer.k_cache": 2}
+    context = {name: types.SimpleNamespace(**{"impl": None} if name.endswith("attn") else {}) for name in layers}
+    config = types.SimpleNamespace(compilation_config=types.SimpleNamespace(static_forward_context=context))
+    worker.memory.layers, worker.memory.stack = layers, stacked(config, layers)
+    worker.begin(Step(1, offered=True))
+    for number in range(2):
+        worker.layer_saved(f"model.{number}.attn")
+    assert [n for _, n in node.said] == [layer_of(1, 1), layer_of(1, 2)]  # of the last one, the end of the step says so
 
 
 def test_a_quiet_step_says_not_how_far_it_is(node, worker):
