@@ -213,7 +213,7 @@ def test_a_layer_that_came_after_it_was_computed_on_is_not_believed(node, worker
             raise Timeout("not yet")
 
     node.take, take.wait_layer = lambda *_, **options: take, wait_layer
-    worker.memory.layers = {"l0": (0, 0), "l1": (1, 1)}
+    worker.memory.layers = {"l0": 0, "l1": 1}
     worker.begin(named)
     worker.load()
     for name in worker.memory.layers:
