@@ -71,7 +71,7 @@ class Session:
         self.submitting = threading.RLock()
         #: submissions under way: one, and those of signal handlers in the middle of it
         self.under_way = 0
-        #: like dropped, while a submission was under way: they may be of its operation, which the program is about to hold
+        #: like dropped, but for submissions under way: they may be of such an operation, which the program is about to hold
         self.unsure: Deque[int] = deque()
         #: event loop -> who listens there
         self.listeners: Dict[Any, "Listener"] = {}
@@ -196,7 +196,7 @@ class Session:
                 return
 
     def sort_out(self) -> None:
-        """A submission is over: of what poll() gave out meanwhile, the program holds its operation, and not the others."""
+        """Of what poll() gave out, the program may by now hold what was being submitted, and not the others."""
         while self.unsure and not self.under_way:
             try:
                 number = self.unsure.popleft()

@@ -433,7 +433,8 @@ class Node:
                 more = count == _POLL or len(over) > known
             if not out:  # else the next call raises it
                 lib.check(count)
-            (session.unsure if session.under_way else session.dropped).extend(over)
+            session.unsure.extend(over)
+            session.sort_out()
             session.reap(handle)
         self._spare.append(raws)
         return out
