@@ -1,10 +1,12 @@
 """The processes of the demo: daemons and engines, started, spoken to, and ended whatever happens."""
 
 import collections
+import contextlib
 import json
 import os
 import pathlib
 import secrets
+import signal
 import subprocess
 import sys
 import threading
@@ -33,6 +35,22 @@ def until(true, what):
             raise Failed(f"not within a minute: {what}")
 
 
+@contextlib.contextmanager
+def uninterrupted():
+    """A signal that interrupts the demo does so at the end of this: a process that was just started would be left running."""
+    came, before = [], {}
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.default_int_handler:
+            before[number] = signal.signal(number, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came:
+            raise KeyboardInterrupt
+
+
 class Daemon:
     """`kvpiped --dev` in a folder of its own, on one of loopback's many addresses, which stays its own when it is started again."""
 
@@ -50,15 +68,18 @@ class Daemon:
     def start(self):
         self._last = collections.deque(maxlen=20)
         self._ready, self._up = threading.Event(), False
-        self.process = subprocess.Popen([*self._command, "--listen", self.address], stderr=subprocess.PIPE, text=True)
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        self._reader = None
         try:
+            with uninterrupted():
+                self.process = subprocess.Popen([*self._command, "--listen", self.address], stderr=subprocess.PIPE, text=True)
+                self._reader = threading.Thread(target=self._read, daemon=True)
+                self._reader.start()
             self._ready.wait(60)
             if not self._up:
                 raise Failed(f"kvpiped {self.node} did not start:\n" + "".join(self._last))
         except BaseException:  # who made it does not have it yet, and would leave it running
-            self.kill()
+            if self._reader is not None:
+                self.kill()
             raise
 
     def _read(self):
