@@ -25,6 +25,7 @@ class LayeredOffers:
     def __init__(self, node: Node, operations: Operations, blocks: requests.Blocks, settings: Settings) -> None:
         self._node, self._operations, self._blocks, self._settings = node, operations, blocks, settings
         self._offers: Dict[str, _Growing] = {}
+        self._unsure = 0  # steps in which requests may still begin on what another connector has not loaded yet
 
     def __contains__(self, request: str) -> bool:
         return request in self._offers
@@ -33,12 +34,19 @@ class LayeredOffers:
         """The oldest tag that a step has yet to name; 0: none."""
         return min(growing.tag for growing in self._offers.values()) if self._offers else 0
 
+    def allocated(self, request: Any, ours: int) -> None:
+        """A request has blocks; ``ours`` of its tokens are loaded by this connector. If another one loads into its first step and fails,
+        vLLM takes the step back, layers and all. It takes back also what has found these blocks since: in the same step or, with
+        asynchronous scheduling, in the next one. Of a request that was preempted vLLM does not say whether anything is loaded."""
+        stats = request.prefill_stats  # None once it has answered
+        loads = request.num_preemptions or stats is not None and stats.num_external_cached_tokens > 0
+        if loads and not ours and not request.num_computed_tokens:
+            self._unsure = 2
+
     def begin(self, request: Any, source: Source) -> None:
         """Begins a request's offer, once. After a preemption its taker has heard the end of it; the request is then offered whole once it
-        is computed. So it is where another connector loads into its first step: if that fails, vLLM takes the step back, layers and all."""
-        stats = request.prefill_stats  # None once it has answered
-        loads = stats is not None and stats.num_external_cached_tokens > 0 and not request.num_computed_tokens
-        if loads or request.num_preemptions or request.request_id in self._offers:
+        is computed. So it is where its first step may be taken back."""
+        if self._unsure or request.num_preemptions or request.request_id in self._offers:
             return
         tag = self._operations.tag()
         offer = self._operations.submit(
@@ -56,8 +64,7 @@ class LayeredOffers:
 
     def step(self, output: Any, number: int, tables: Callable[[str], Sequence[Sequence[int]]]) -> None:
         """Extends by what this step computes."""
-        if not self._offers:
-            return
+        self._unsure = max(self._unsure - 1, 0)
         for name in self._offers.keys() & output.num_scheduled_tokens.keys():
             self._extend(self._offers[name], output.num_scheduled_tokens[name], number, tables(name))
 

@@ -43,8 +43,10 @@ class Offers:
         if target is not None:
             self._targets[request.request_id] = target
 
-    def allocated(self, request: Any) -> None:
-        """It begins, or begins again."""
+    def allocated(self, request: Any, ours: int) -> None:
+        """It begins, or begins again; ours: how many of its tokens are loaded by this connector."""
+        if self._settings.layerwise:
+            self.layered.allocated(request, ours)
         target = self._targets.get(request.request_id)
         if target is not None and self._settings.layerwise and not self.refused and self._operations.usable:
             self.layered.begin(request, target)
@@ -56,7 +58,7 @@ class Offers:
             for request in self._prefills.keys() & output.num_scheduled_tokens.keys():
                 self._prefills[request] = step.number
                 step.offered = True
-            self.layered.step(output, step.number, tables)
+        self.layered.step(output, step.number, tables)
 
     def finished(self, request: Any, tables: Sequence[Sequence[int]], following: Step) -> Answer:
         """(whether its blocks stay until they are reported as sent, what its answer carries). following: the next step."""

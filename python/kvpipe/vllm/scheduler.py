@@ -129,7 +129,7 @@ class Scheduler:
             self._begin.load(request, known, blocks.get_block_ids(), count, self._next)
         elif known is not None:
             self._operations.drop(known.source, request.request_id)
-        self.offers.allocated(request)
+        self.offers.allocated(request, count)
 
     # ---- steps
 

@@ -67,15 +67,22 @@ def test_workers_keep_what_they_hear_of_an_offer_until_a_step_names_it(node):
     assert step(side).last == side._operations.last
 
 
+def prefill(name, loaded=0):
+    """One whose layers are offered, if nothing speaks against it; another connector loads some of its tokens."""
+    r = early(100, name, do_remote_decode=True, do_remote_prefill=False)
+    r.prefill_stats = types.SimpleNamespace(num_external_cached_tokens=loaded)
+    return r
+
+
 @pytest.mark.parametrize("beside", [False, True], ids=["in its step", "beside other steps"])
 def test_no_layer_is_offered_of_what_another_connector_still_loads(node, beside):
     """If that fails, the step is taken back, and nobody tells who took its layers. The request is offered whole once it is computed."""
-    side, r = scheduler(node, layerwise=True, role="kv_producer"), early(100, "p", do_remote_decode=True, do_remote_prefill=False)
-    r.prefill_stats = types.SimpleNamespace(num_external_cached_tokens=64)
+    side, r = scheduler(node, layerwise=True, role="kv_producer"), prefill("p", loaded=64)
     side.add(r)
     side.allocated(r, blocks(100), 0)
     assert not node.offered and "p" not in side.offers.layered
     if beside:
+        step(side), step(side)
         r.num_computed_tokens = 64
         side.allocated(r, blocks(100), 0)
         assert "p" in side.offers.layered, "it is loaded"
@@ -84,6 +91,25 @@ def test_no_layer_is_offered_of_what_another_connector_still_loads(node, beside)
     r.status, r.num_computed_tokens = RequestStatus.FINISHED_LENGTH_CAPPED, 100
     waits, params = side.finished(r, blocks(100).get_block_ids())
     assert waits and params["kvpipe"]["key"] == "transfer:t p" and node.offered == ["transfer:t p"]
+
+
+@pytest.mark.parametrize("preempted", [False, True])
+def test_no_layer_is_offered_of_what_begins_while_another_connector_loads(node, preempted):
+    """It may have found the blocks that are loaded, also where it begins before the step that loads is over."""
+    side = scheduler(node, layerwise=True, role="kv_producer")
+    loading = request(100, "another", do_remote_prefill=False)
+    loading.num_preemptions = int(preempted)
+    loading.prefill_stats = types.SimpleNamespace(num_external_cached_tokens=0 if preempted else 64)
+    side.add(loading)
+    for name in ("before", "beside", "next", "after"):
+        r = prefill(name)
+        side.add(r)
+        side.allocated(r, blocks(100), 0)
+        assert (name in side.offers.layered) == (name in ("before", "after"))
+        if name == "before":
+            side.allocated(loading, blocks(100), 0)
+        else:
+            step(side)
 
 
 @pytest.mark.parametrize("late", [0, 2])
