@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -107,7 +108,10 @@ func (c *channel) retire(now int64) bool {
 	if !c.dialed || c.m.cfg.IdleClose <= 0 || idle <= c.m.cfg.IdleClose {
 		return false
 	}
-	if c.m.cfg.Busy(c.ctx, c.node) {
+	// Who is asked may be in a write to this very channel, which only beat ends: it waits for less than a beat.
+	ctx, cancel := context.WithTimeout(c.ctx, c.m.cfg.Heartbeat/2)
+	defer cancel()
+	if c.m.cfg.Busy(ctx, c.node) {
 		c.worked.Store(now)
 		return false
 	}

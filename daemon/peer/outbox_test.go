@@ -119,6 +119,27 @@ func TestASenderIsNotHeldUpForLong(t *testing.T) {
 	<-lives
 }
 
+// TestAWriteThatWaitsEndsAnIdleChannelToo: whether it is in use is asked of whoever writes, and who waits cannot answer.
+func TestAWriteThatWaitsEndsAnIdleChannelToo(t *testing.T) {
+	cl := newCluster(t)
+	b := cl.node("b", func(c *Config) { c.Heartbeat = time.Hour })
+	a := cl.node("a", func(c *Config) {
+		c.Heartbeat, c.IdleClose = 100*time.Millisecond, 1
+		c.Busy = func(ctx context.Context, _ string) bool {
+			<-ctx.Done()
+			return true
+		}
+	})
+	a.knows(b)
+	met(a, b)
+	c := a.channelOf("b")
+	c.heard.Store(c.m.clock() + int64(time.Hour)) // the peer's silence is not the question
+	c.hasty.Add(1)
+	if down := wait[transfer.PeerDown](a, nil); !strings.Contains(down.Cause.Text, "does not read") {
+		t.Errorf("%+v", down)
+	}
+}
+
 // TestAWriteDoesNotWaitForItsPeerWhileItsNodeStandsStill: a process that stands still for long in the middle of one keeps its channel.
 func TestAWriteDoesNotWaitForItsPeerWhileItsNodeStandsStill(t *testing.T) {
 	const beat = 100 * time.Millisecond
