@@ -38,7 +38,10 @@ settle() {
 	unset "part[$pid]"
 	note=$(sed -n 's/^part passed: //p' "$log" | paste -sd + | sed 's|+|, |g')
 	if [ "$rc" -ne 0 ]; then
-		[ "$rc" -ne 124 ] || note="ran longer than $limit s"
+		case $rc in
+		124) note="ran longer than $limit s" ;;
+		137) note="ran longer than $limit s, or was killed" ;;
+		esac
 		tail -n 80 "$log"
 		failed+=("$name")
 		word=FAILED

@@ -28,6 +28,7 @@ none) echo 'part skipped: there is nothing' ;;
 some) echo 'skip: TestX: no device' ;;
 bad) echo 'it broke'; exit 2 ;;
 late) exec sleep 100 ;;
+killed) kill -KILL $$ ;;
 one) echo >"$0.fifo" ;; # ends when the other has begun
 other) read _ <"$0.fifo" ;;
 esac
@@ -54,6 +55,7 @@ esac
 		{"bad good", "100", false, []string{"it broke", "good           ok", "test: FAILED", ": bad"}},
 		{"build one other", "100", true, []string{"\none            ok", "test: ok"}},
 		{"late", "1", false, []string{"ran longer than 1 s", "test: FAILED"}},
+		{"killed", "100", false, []string{"ran longer than 100 s, or was killed", "test: FAILED"}},
 	} {
 		t.Setenv("KVPIPE_PART_LIMIT", c.limit)
 		out, ok := script(t, "", filepath.Join(dir, "scripts/test.sh"), strings.Fields(c.parts)...)
