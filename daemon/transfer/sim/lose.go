@@ -102,6 +102,9 @@ func (o *Op) left() transfer.Time { return o.limit - o.c.bound() - o.c.now }
 
 // tell completes the operation as the library does by itself.
 func (o *Op) tell(status transfer.Status, reason transfer.Reason) {
+	if o.limit > 0 && o.sess.node.ending { // a daemon that ends leaves it to the library, which says it once that is gone
+		o.limit = max(o.limit, o.c.now)
+	}
 	e := transfer.Complete{Status: status, Reason: reason, Text: "said by the library"}
 	if o.kind == "take" && status == transfer.Failed {
 		e.Failed = o.all()
