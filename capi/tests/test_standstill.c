@@ -108,17 +108,25 @@ static void given_back_later(void)
 	stop(5);
 }
 
+/* Two queries run. The first one's entry, item 7, has no room: its wait makes the arena, and asks again for that item. */
+static void arena_is_made(void)
+{
+	kvpipe_msg_t *m;
+
+	ask(0, 2);
+	await(&ngets, 2);
+	is_short(0, 7);
+	while (ngets < 3)
+		CHECK_FAILS(kvpipe_query_wait(q[0], KV_MS, &m), KVPIPE_E_TIMEOUT, "still running");
+}
+
 /* A query that has an entry waiting for it asks for that again, and does not fail, as its time is not over. */
 static void asked_again_later(void)
 {
 	kvpipe_msg_t *m;
 
 	start(4);
-	ask(0, 2);
-	await(&ngets, 2);
-	is_short(0, 7);
-	while (ngets < 3) /* makes the arena, and asks again for item 7 */
-		CHECK_FAILS(kvpipe_query_wait(q[0], KV_MS, &m), KVPIPE_E_TIMEOUT, "still running");
+	arena_is_made();
 	stands_still(2, 6);
 	is_short(1, 8);
 	CHECK_FAILS(kvpipe_query_wait(q[1], 10 * KV_MS, &m), KVPIPE_E_TIMEOUT, "does not take submissions");
@@ -156,11 +164,7 @@ static void too_large_for_this_end(void)
 	kvpipe_msg_t *m;
 
 	start(0);
-	ask(0, 2);
-	await(&ngets, 2);
-	is_short(0, 7);
-	while (ngets < 3) /* makes the arena, and asks again for item 7 */
-		CHECK_FAILS(kvpipe_query_wait(q[0], KV_MS, &m), KVPIPE_E_TIMEOUT, "still running");
+	arena_is_made();
 	is_short_of(1, 8, 1 << 20);
 	CHECK_FAILS(kvpipe_query_wait(q[1], WAIT, &m), KVPIPE_E_QUOTA,
 		    "an item of 1048576 bytes, more than the capacity that this end was opened on: open it again");

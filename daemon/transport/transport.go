@@ -26,6 +26,11 @@ func Gone(side string, r plan.Run) transfer.Cause {
 	return transfer.Cause{Reason: transfer.Unavailable, Text: fmt.Sprintf("%s region %#x of rank %d is gone", side, uint64(r.Region), r.Rank)}
 }
 
+// KeptRuns is the most runs of a slice for which who moves it keeps room. A slice of blocks of 64 bytes has half as many;
+// one of blocks of a byte has a million, and a client that makes one would cost each worker, and both ends of each link,
+// up to a hundred MiB for ever.
+const KeptRuns = 32 << 10
+
 // Job is one slice to move (at the producer's end), or a whole segment to accept (at the consumer's end, where
 // Key.Slice and Key.Attempt are unused).
 type Job struct {

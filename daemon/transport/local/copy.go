@@ -116,10 +116,6 @@ type copier struct {
 	runs  []blockcopy.Run
 }
 
-// keptRuns is the most runs for which room is kept. A slice of blocks of 64 bytes has half as many; one of blocks of a
-// byte has a million, and a client that makes one would cost each worker a hundred MiB for ever.
-const keptRuns = 32 << 10
-
 // do copies a slice, unless it was fenced, reports its end and returns how many bytes it copied.
 func (c *copier) do(tk *task) uint64 {
 	n, sent, landed, inside := c.copy(tk)
@@ -151,7 +147,7 @@ func (c *copier) copy(tk *task) (n uint64, sent, landed transfer.Cause, inside b
 // forget drops the references to memory, so that no stale mapping looks alive, and large buffers.
 func (c *copier) forget() {
 	clear(c.runs)
-	if max(cap(c.pairs), cap(c.runs)) > keptRuns {
+	if max(cap(c.pairs), cap(c.runs)) > transport.KeptRuns {
 		c.pairs, c.runs = nil, nil
 	}
 }

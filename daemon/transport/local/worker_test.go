@@ -165,8 +165,8 @@ func TestTinyBlocksLeaveNoLargeBuffers(t *testing.T) {
 		if got := d.causes[len(d.causes)-1]; got.Reason != want {
 			t.Fatalf("%s: %+v", what, got)
 		}
-		if n := max(cap(d.pairs), cap(d.runs)); n > keptRuns {
-			t.Errorf("%s: the worker keeps room for %d runs, want %d at most", what, n, keptRuns)
+		if n := max(cap(d.pairs), cap(d.runs)); n > transport.KeptRuns {
+			t.Errorf("%s: the worker keeps room for %d runs, want %d at most", what, n, transport.KeptRuns)
 		}
 	}
 	check("copied", transfer.OK)

@@ -13,10 +13,6 @@ type pieces struct {
 	iov  []sys.Iovec
 }
 
-// keptRuns is the most runs for which room is kept. A slice of blocks of 64 bytes has half as many; one of blocks of a
-// byte has a million, and a client that makes one would cost both ends of each link tens of MiB for ever.
-const keptRuns = 32 << 10
-
 // resolve appends the memory of p.runs to p.iov, in pieces of at most 256 KiB. It looks up successive runs of one
 // region at once: with small blocks, a look-up for each run took a third of the time that a stream spends outside the
 // kernel.
@@ -54,7 +50,7 @@ func (p *pieces) add(b []byte) {
 func (p *pieces) forget() {
 	clear(p.iov)
 	p.runs, p.iov = p.runs[:0], p.iov[:0]
-	if max(cap(p.runs), cap(p.iov)) > keptRuns {
+	if max(cap(p.runs), cap(p.iov)) > transport.KeptRuns {
 		*p = pieces{}
 	}
 }

@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"github.com/kvpipe/kvpipe/daemon/transport"
 	"github.com/kvpipe/kvpipe/internal/blockcopy"
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
@@ -20,7 +21,7 @@ func (c *scatter) copy(iov []sys.Iovec, src []byte) (rest []sys.Iovec, err error
 	}
 	_, err = blockcopy.CopyRuns(c.runs, nil)
 	clear(c.runs)
-	if cap(c.runs) > keptRuns {
+	if cap(c.runs) > transport.KeptRuns {
 		c.runs = nil
 	}
 	return iov, err

@@ -302,8 +302,8 @@ func TestTinyBlocksLeaveNoLargeBuffers(t *testing.T) {
 	}
 	p.forget()
 	for what, n := range map[string]int{"runs": cap(p.runs), "pieces of memory": cap(p.iov), "copies": cap(c.runs)} {
-		if n > keptRuns {
-			t.Errorf("room for %d %s is kept, want %d at most", n, what, keptRuns)
+		if n > transport.KeptRuns {
+			t.Errorf("room for %d %s is kept, want %d at most", n, what, transport.KeptRuns)
 		}
 	}
 }
