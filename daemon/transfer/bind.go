@@ -17,9 +17,16 @@ type bind struct {
 	base    uint64 // the home's number for this end's item 0
 	at      *peer  // node of the home that was asked last; nil: this one
 	asked   bool
-	gets    int // under way
-	tokens  int // of its waiting gets, or of its items
+	told    channel // over which an end of a pipe that knows no home was told how a get ended
+	gets    int     // under way
+	tokens  int     // of its waiting gets, or of its items
 	verdict *Cause
+}
+
+// channel names one of the channels to a node; none of the next is the same.
+type channel struct {
+	node  string
+	epoch uint64
 }
 
 // MaxHeldTokens bounds the tokens, of 4 bytes each, of one end's queries or entries (docs/operating.md has it).

@@ -110,6 +110,10 @@ func (t *take) seek(m *Machine) {
 		m.beginSeek(k, b.name, endID{bind: b.end})
 		return
 	}
+	if cause := b.mayMix(t.peer); cause.Reason != OK {
+		t.fail(m, Failed, cause)
+		return
+	}
 	t.asked = true
 	b.at, b.asked = t.peer, true
 	seq := g.in.Seq

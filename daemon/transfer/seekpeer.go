@@ -192,7 +192,19 @@ func (t *take) onSeekRefuse(m *Machine, msg *MsgSeekRefuse) {
 	if msg.Cause.Reason == Restarted { // here it would mean this node's daemon
 		msg.Cause.Reason = PeerGone
 	}
+	if b := t.get.end; b.homeID == 0 && !b.name.buffer {
+		b.told = channel{t.peer.node, t.peer.epoch}
+	}
 	t.refusedSeek(m, msg.Cause)
+}
+
+// mayMix sees to it that the numbers of one end are not those of two senders. The node of a home remembers, while the
+// channel is there, what it told an end. After that only the home's name would do, and this end was told of none.
+func (b *bind) mayMix(p *peer) Cause {
+	if b.homeID != 0 || b.told == (channel{}) || b.told == (channel{p.node, p.epoch}) {
+		return Cause{}
+	}
+	return because(PeerGone, "%s: an earlier get of this end has ended, and the channel to node %q was lost before this one was answered: another sender may be there by now; open the end anew, what was not received may still come", b.name, p.node)
 }
 
 // unbind is a closed end of which the home has to hear.

@@ -162,10 +162,11 @@ func (o *Op) solid() bool {
 	})
 }
 
-// wrote says whether the session's blocks contain everything that the operation offers.
+// wrote says whether the session's blocks contain everything that the operation offers, as far as the daemon took it. What it
+// refused of an offer that was sent again is not held, and is given back when the process dies.
 func (s *Session) wrote(o *Op) bool {
 	all := true
-	for _, b := range slices.Concat(o.segs...) {
+	for _, b := range slices.Concat(slices.DeleteFunc(slices.Clone(o.segs), o.unaccepted)...) {
 		s.mem.each(b, 0, len(s.mem.part.layers), func(layer uint32, token, head int, c []byte) bool {
 			all = all && binary.LittleEndian.Uint64(c) == pattern(o.req.id, o.gen, layer, token, head)
 			return all

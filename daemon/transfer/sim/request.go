@@ -93,6 +93,14 @@ func (o *Op) accepts(x transfer.Op) {
 	o.untaken = slices.DeleteFunc(o.untaken, func(y transfer.Op) bool { return y == x })
 }
 
+// unaccepted says whether a segment of an offer is in an extension that the daemon may not have accepted.
+func (o *Op) unaccepted(seg []layout.BlockList) bool {
+	return slices.ContainsFunc(o.untaken, func(x transfer.Op) bool {
+		ext, ok := x.(*transfer.ExtendOp)
+		return ok && len(seg) > 0 && len(ext.Blocks) > 0 && &ext.Blocks[0] == &seg[0]
+	})
+}
+
 // consumed checks that as many as the offer was for had really taken it when it was done.
 func (r *Request) consumed(o *Op) {
 	if r.exposed() {
