@@ -31,9 +31,13 @@ type delayedSubmits struct {
 const maxDelayed = 1 << 16
 
 // waits says whether a submission has to wait: it is about ranks that are not back, or earlier submissions of its
-// session wait. A submission that ends one of those need not; see delay.
+// session wait. A submission that ends one of those need not; see delay. Nor does one that needs memory which is away: it
+// is to fail, and that memory may be there again, with something else in it, before the ranks are.
 func (h *homecoming) waits(s *session, op Op) bool {
-	return s.delayed.n > 0 || len(h.sessions) > 0 && s.role == Scheduler && aboutRanks(op) && h.ranksOut(s.engine) > 0
+	if s.delayed.n == 0 && (len(h.sessions) == 0 || s.role != Scheduler || !aboutRanks(op) || h.ranksOut(s.engine) == 0) {
+		return false
+	}
+	return !aboutRanks(op) || overWithDaemon(op) || !s.asleep()
 }
 
 func aboutRanks(op Op) bool {

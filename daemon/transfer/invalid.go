@@ -62,7 +62,7 @@ func (s *session) asleep() bool {
 	if s.role != Scheduler {
 		return s.valid().Reason != OK
 	}
-	return slices.ContainsFunc(s.engine.workers, func(w *session) bool { return w.valid().Reason != OK })
+	return slices.ContainsFunc(s.engine.workers, func(w *session) bool { return w.ended == nil && w.valid().Reason != OK })
 }
 
 // valid refuses operations while a region of the layout has no memory. In a session that comes back, a region may have

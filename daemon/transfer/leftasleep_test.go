@@ -90,3 +90,54 @@ func TestWhatWaitsForRanksEndsWithTheMemoryOfAnother(t *testing.T) {
 	e.runs(again)
 	e.keeps(scheduler, 1)
 }
+
+// Nor does what a scheduler submits wait for a rank while the memory of another is away: it is refused, as it would be without a restart, and
+// does not begin once that rank has other memory. That rank may have given its memory up here, or come back without it; then what was
+// submitted before it came ends, too.
+func TestWhatNeedsMemoryThatIsAwayWaitsForNoRank(t *testing.T) {
+	const scheduler, worker, late = 1, 2, 3
+	for name, c := range map[string]struct {
+		before  bool // it was submitted before the rank came
+		without bool // the rank comes without its memory
+	}{
+		"given up here":                                  {},
+		"the rank came without it":                       {without: true},
+		"the rank comes without it after the submission": {before: true, without: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := &ends{tb: t, now: 1, m: transfer.New(transfer.Config{Node: "a", Random: func() uint64 { return 1 << 32 }})}
+			e.step(transfer.Awaited{For: 60 * transfer.Second, Sessions: []transfer.AwaitedSession{
+				{Engine: "e", Instance: "i", Role: transfer.Worker, Rank: 0, Layout: true}, {Engine: "e", Instance: "i", Role: transfer.Worker, Rank: 1, Layout: true}}})
+			comes := func(id transfer.SessionID, rank uint32) {
+				e.step(transfer.SessionOpened{Session: id, Engine: "e", Instance: "i", Role: transfer.Worker, Rank: rank, TPWorld: 2, Credits: 1000, Resumed: true})
+				if id == worker && c.without {
+					e.step(transfer.RegionInvalidated{Session: id, Region: 1})
+				}
+				e.step(transfer.LayoutSet{Session: id, Layout: oneRank(t)})
+				if id == worker && !c.without {
+					e.step(transfer.RegionInvalidated{Session: id, Region: 1})
+				}
+			}
+			if !c.before {
+				comes(worker, 0)
+			}
+			e.step(transfer.SessionOpened{Session: scheduler, Engine: "e", Instance: "i", Role: transfer.Scheduler, Rank: transfer.NoRank, Credits: 1000, Resumed: true})
+			offer, take := e.offer(scheduler, "offered", 0, 1), e.take(scheduler, "taken", "b", 1, 1)
+			over := e.submit(scheduler, &transfer.TakeOp{Key: []byte("over"), Token: anyToken, Peer: "b", Blocks: someBlocks(2, 1), Timeout: transfer.Second, Restarted: true})
+			if c.before {
+				e.runs(offer)
+				e.runs(take)
+				comes(worker, 0)
+			}
+			e.runs(over) // its ranks have to hear of it, whenever they are back
+			e.step(transfer.RegionRevalidated{Session: worker, Region: 1})
+			comes(late, 1)
+			for _, user := range []uint64{offer, take} {
+				c := e.ended(user)
+				if c == nil || c.Status != transfer.Failed || c.Reason != transfer.Unavailable {
+					t.Errorf("operation %d, which was about memory that was away, ends %+v", user, c)
+				}
+			}
+		})
+	}
+}

@@ -53,6 +53,9 @@ func (m *Machine) layoutSet(ev LayoutSet) {
 		s.layout = ev.Layout
 		s.holds = layout.NewHolds(ev.Layout)
 		s.asRank[0] = RankLayout{Rank: s.rank, Session: s.id, Layout: s.layout}
+		if cause := s.valid(); cause.Reason != OK { // it comes back without its memory
+			m.home.abandonMemory(m, s, cause)
+		}
 		m.home.arrived(m, s, true)
 	}
 }
