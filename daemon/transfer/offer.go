@@ -31,9 +31,10 @@ type offer struct {
 	expiry         timer
 	bytes          uint64 // moved to takes that are done
 	ended          bool
-	orphaned       bool  // a session concerned died
-	outlives       Time  // orphaned: when it ends at the latest
-	item           *item // the item that it stands for, if any; then it never expires
+	orphaned       bool       // a session concerned died
+	outlives       Time       // orphaned: when it ends at the latest
+	dead           []*session // those of its ranks that it outlives
+	item           *item      // the item that it stands for, if any; then it never expires
 
 	// Room for what most offers have: one of each.
 	members1 [1]*member

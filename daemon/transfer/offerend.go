@@ -52,6 +52,7 @@ func (o *offer) endAs(m *Machine, status Status, cause, word Cause, how string) 
 		return
 	}
 	o.ended = true
+	o.outlived(-o.open)
 	m.disarm(&o.expiry)
 	if m.offers[o.key] == o { // and not one that took its place
 		delete(m.offers, o.key)
@@ -96,6 +97,16 @@ func (o *offer) opens(n int) {
 	o.open += n
 	if it := o.item; it != nil && !it.ended {
 		it.home.legs += n
+	}
+	if !o.ended {
+		o.outlived(n)
+	}
+}
+
+// outlived counts n legs at the dead sessions in whose memory an offer that has not ended lies.
+func (o *offer) outlived(n int) {
+	for _, s := range o.dead {
+		s.reads += n
 	}
 }
 

@@ -48,23 +48,24 @@ func (o *offer) outlive(m *Machine, s *session) {
 			m.arm(&o.expiry, o, wakeExpiry, o.expires)
 		}
 	}
-	if slices.Contains(o.ranks, s) && !slices.Contains(s.orphans, o) {
+	if slices.Contains(o.ranks, s) && !slices.Contains(o.dead, s) {
 		s.orphans = append(s.orphans, o)
+		s.reads += o.open
+		o.dead = append(o.dead, s)
 	}
 }
 
-// orphan says, once, what has to stay of a dead session's memory: as soon as only takes of what outlives it touch it.
+// orphan says, once, what has to stay of a dead session's memory: as soon as only takes of what outlives it touch it. It
+// is called after each transfer that ends there, so it does not look at the offers before or after that.
 func (m *Machine) orphan(s *session) {
-	if s.orphaned {
+	if s.orphaned || s.legs > s.reads {
 		return
 	}
-	legs := s.legs
 	var keep [][]layout.BlockList
 	for _, o := range s.orphans {
 		if o.ended {
-			continue // its legs are being fenced
+			continue
 		}
-		legs -= o.open
 		for _, mb := range o.members {
 			if slices.Contains(mb.ranks, s) {
 				for i := range mb.segs {
@@ -73,7 +74,7 @@ func (m *Machine) orphan(s *session) {
 			}
 		}
 	}
-	if legs > 0 || keep == nil {
+	if keep == nil {
 		return
 	}
 	s.orphaned = true

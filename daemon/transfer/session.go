@@ -34,6 +34,7 @@ type session struct {
 	awaited  *AwaitedSession   // what it was awaited as after a restart
 	lingers  *home             // the home that outlives it
 	orphans  []*offer          // offers that outlive it and lie in its memory
+	reads    int               // legs that may read orphans that have not ended
 	orphaned bool              // SessionOrphaned has said what of its memory has to stay
 	gone     []layout.RegionID // removed regions
 	invalid  []layout.RegionID // regions without memory, until they are revalidated
