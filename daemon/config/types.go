@@ -52,6 +52,14 @@ func parts(e *unstable.Node) (n int) {
 	return n
 }
 
+// lastPart returns the last part of a pair's key.
+func lastPart(e *unstable.Node) (last string) {
+	for it := e.Key(); it.Next(); {
+		last = string(it.Node().Data)
+	}
+	return last
+}
+
 func line(p *unstable.Parser, n *unstable.Node) int {
 	it := n.Key()
 	if !it.Next() {
@@ -70,7 +78,7 @@ func checkPair(p *unstable.Parser, table string, e *unstable.Node) error {
 	}
 	above := key
 	if v.Kind != unstable.InlineTable {
-		above = key[:max(strings.LastIndexByte(key, '.'), 0)]
+		above = strings.TrimSuffix(key[:len(key)-len(lastPart(e))], ".") // a node's name may have dots
 	}
 	if err := checkTable(p, e, above); err != nil {
 		return err
@@ -98,8 +106,10 @@ func checkTable(p *unstable.Parser, e *unstable.Node, table string) error {
 			continue
 		}
 		switch w := wanted(table[:i]); {
-		case w == nil || strings.HasPrefix(table[:i], nodes+"."):
+		case w == nil:
 			return nil // nothing below is known
+		case strings.HasPrefix(table, nodes+".") && i > len(nodes): // a node's name may have dots
+			return fmt.Errorf("line %d: %s: a table where %s belongs", line(p, e), table, w.text)
 		case w.kind != unstable.InlineTable:
 			return fmt.Errorf("line %d: %s: a table where %s belongs", line(p, e), table[:i], w.text)
 		}
