@@ -42,7 +42,8 @@
  *    (When the other node's daemon ends, the reason is PEER_GONE: this side cannot wait to see whether that daemon
  *    comes back.)
  *  - A scheduler's offer or take ends FAILED with RESTARTED when another worker has replaced one that it was about,
- *    or when the scheduler itself came back too late. It ends FAILED with UNAVAILABLE when a rank of this engine is
+ *    when a rank invalidated memory at the new daemon before the scheduler was back there, or when the scheduler
+ *    itself came back too late. It ends FAILED with UNAVAILABLE when a rank of this engine is
  *    missing on this node. RESTARTED also comes without a restart: for an offer or take that was submitted before
  *    such a worker came, and that the daemon reads after it.
  *  - Whatever is submitted in the meantime waits for the next daemon. If none comes, it ends at its deadline
@@ -106,8 +107,8 @@ enum kvpipe_reason {
 	KVPIPE_E_TIMEOUT = 8,       /* the deadline passed */
 	KVPIPE_E_CANCELLED = 9,     /* cancelled by its owner */
 	KVPIPE_E_PEER_GONE = 10,    /* the other engine or daemon died, or its node cannot be reached */
-	KVPIPE_E_RESTARTED = 11,    /* this node's daemon restarted while bytes were granted, or another worker has
-	                             * come since */
+	KVPIPE_E_RESTARTED = 11,    /* this node's daemon restarted while bytes were granted, or since then another
+	                             * worker has come, or a rank has given memory up */
 	KVPIPE_E_UNAVAILABLE = 12,  /* no daemon, daemon draining, own rank gone, transport not allowed or absent,
 	                             * invalid memory */
 	KVPIPE_E_CORRUPT = 13,      /* a checksum did not agree, even after retries, or memory faulted */

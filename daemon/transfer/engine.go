@@ -14,6 +14,7 @@ type engine struct {
 	scheds   []*session
 	had      []uint32 // ranks that it has or had on this node, also before a restart
 	world    uint32   // ranks of the engine on all nodes
+	gaveUp   bool     // one of its ranks has given memory up here
 	fenced   *Cause
 }
 

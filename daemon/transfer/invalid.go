@@ -17,6 +17,7 @@ func (m *Machine) regionInvalidated(ev RegionInvalidated) {
 	if !slices.Contains(s.invalid, ev.Region) {
 		s.invalid = append(s.invalid, ev.Region)
 	}
+	s.engine.gaveUp = true
 	if !s.names(ev.Region) || m.cfg.Broken.Asleep {
 		m.emit(RegionDrained{Session: s.id, Region: ev.Region})
 		return

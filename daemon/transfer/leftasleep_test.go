@@ -141,3 +141,33 @@ func TestWhatNeedsMemoryThatIsAwayWaitsForNoRank(t *testing.T) {
 		})
 	}
 }
+
+// What a scheduler brings along from before is not begun where a rank has given its memory up meanwhile, and has it again: it is about what the
+// memory held before, and nobody could tell this daemon to end it.
+func TestWhatASchedulerBringsAlongIsNotAboutMemoryThatWasGivenUp(t *testing.T) {
+	const worker, scheduler = 1, 2
+	for name, gaveUp := range map[string]bool{"it was given up here": true, "it was not": false} {
+		t.Run(name, func(t *testing.T) {
+			e := &ends{tb: t, now: 1, m: transfer.New(transfer.Config{Node: "a", Random: func() uint64 { return 1 << 32 }})}
+			e.step(transfer.Awaited{For: 60 * transfer.Second, Sessions: []transfer.AwaitedSession{
+				{Engine: "e", Instance: "i", Role: transfer.Worker, Rank: 0, Layout: true}, {Engine: "e", Instance: "i", Role: transfer.Scheduler, Rank: transfer.NoRank}}})
+			e.step(transfer.SessionOpened{Session: worker, Engine: "e", Instance: "i", Role: transfer.Worker, Credits: 1000, Resumed: true})
+			e.step(transfer.LayoutSet{Session: worker, Layout: oneRank(t)})
+			if gaveUp {
+				e.step(transfer.RegionInvalidated{Session: worker, Region: 1})
+				e.step(transfer.RegionRevalidated{Session: worker, Region: 1})
+			}
+			e.step(transfer.SessionOpened{Session: scheduler, Engine: "e", Instance: "i", Role: transfer.Scheduler, Rank: transfer.NoRank, Credits: 1000, Resumed: true})
+			offer := e.submit(scheduler, &transfer.OfferOp{Key: []byte("k"), Token: anyToken, Sealed: true, Again: true, Lease: 60 * transfer.Second, Blocks: someBlocks(0, 1)})
+			take := e.submit(scheduler, &transfer.TakeOp{Key: []byte("t"), Token: anyToken, Peer: "b", Again: true, LayerSlot: transfer.NoSlot, Timeout: transfer.Second, Blocks: someBlocks(1, 1)})
+			for _, user := range []uint64{offer, take} {
+				if gaveUp {
+					e.is(user, transfer.Failed, transfer.Restarted, `a rank of engine "e" on node "a" has given memory up, perhaps since this was submitted; submit it again for what the memory holds now`)
+				} else {
+					e.runs(user)
+				}
+			}
+			e.runs(e.offer(scheduler, "new", 2, 1))
+		})
+	}
+}

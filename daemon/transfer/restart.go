@@ -125,8 +125,8 @@ func OfBefore(op Op) {
 	}
 }
 
-// outdated says why what a scheduler submitted before may be about other ranks than those that are here. Its block ids
-// would be read as theirs.
+// outdated says why what a scheduler submitted before may be about other ranks than those that are here, whose own its
+// block ids would be read as, or about what their memory held before they gave it up.
 func (m *Machine) outdated(s *session, op Op) Cause {
 	again := false
 	switch in := op.(type) {
@@ -141,6 +141,8 @@ func (m *Machine) outdated(s *session, op Op) Cause {
 	case s.changed:
 		return because(Restarted, "engine %q has another session of one of its ranks on node %q than this was about; submit it again for those that are here",
 			s.engine.key.name, m.cfg.Node)
+	case s.engine.gaveUp: // what ended then was all that the daemon had, and this it had not
+		return because(Restarted, "a rank of engine %q on node %q has given memory up, perhaps since this was submitted; submit it again for what the memory holds now", s.engine.key.name, m.cfg.Node)
 	case !s.resumed: // or it was marked by OfBefore, because of a worker of which the machine has not heard yet
 		return because(Restarted, "the daemon of node %q cannot tell which ranks of engine %q this was about: it was restarted since, and did not expect this session any more, or another worker came just as it was read; submit it again for those that are here",
 			m.cfg.Node, s.engine.key.name)

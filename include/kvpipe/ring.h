@@ -191,7 +191,7 @@ enum kvpipe_op {
 
 /* Flag of an OFFER or TAKE, for daemons with KVPIPE_SAYS_AGAIN: it was submitted before the session came back. The
  * daemon refuses a scheduler's operation with this flag if the operation may be about other ranks than those that
- * are there. */
+ * are there, or about what their memory held before they gave it up. */
 #define KVPIPE_SQE_AGAIN 1u
 
 struct kvpipe_sqe {             /* 64 bytes */

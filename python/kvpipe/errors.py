@@ -106,8 +106,8 @@ class PeerGone(Error):
 
 
 class Restarted(Error):
-    """This node's daemon restarted while bytes were granted, or another worker has replaced one that the
-    operation was about.
+    """This node's daemon restarted while bytes were granted, or since then another worker has replaced one
+    that the operation was about, or one of these has given memory up.
 
     If it was the other node's daemon that ended, the error is PeerGone.
     """
