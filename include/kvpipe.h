@@ -19,6 +19,9 @@
  *    past the operation's own deadline. Nothing waits for ever.
  *  - A function that can block says so, and for how long at most. While the daemon does not answer, it may be half a
  *    second more.
+ *  - A function that waits for the daemon's answer fails with UNAVAILABLE if there is no daemon in its time, and with
+ *    TIMEOUT if there is one that does not answer. Any function fails with INVALID for a wrong argument, and with
+ *    CLOSED once the session is over. What else can be wrong, and where it is not so, is said at the function.
  *  - Pointers passed in are borrowed until the call returns, unless a comment says otherwise.
  *  - Any thread may call any function. Calls on one session serialise inside where they must. Do not use a handle
  *    while another thread closes it, or afterwards. A thread that is cancelled (pthread_cancel) inside a call ends
@@ -150,10 +153,15 @@ struct kvpipe_connect_opts {
  * Blocks at most opts->timeout_ns.
  *
  * Errors:
- *  - UNAVAILABLE: no daemon (the message says how to start it), or a sandbox forbids eventfd2.
+ *  - UNAVAILABLE: no daemon (the message says how to start it), one that does not answer in time, or a sandbox forbids
+ *    eventfd2.
  *  - DENIED: no permission for the socket (the message names the group or user that has it).
- *  - INCOMPATIBLE: no common ABI version (the message names both sides' versions), or who listens is no kvpiped.
- *  - BUSY: that rank of that instance has a session. */
+ *  - INCOMPATIBLE: no common ABI version (the message names both sides' versions), another tp_world or pp_world than
+ *    that of the instance's other ranks, or who listens is no kvpiped.
+ *  - BUSY: that rank of that instance has a session.
+ *  - CLOSED: another instance of the engine has replaced the one that is named.
+ *  - QUOTA: a limit of the daemon (sessions, the rings' memory), or this process may open no more files; the message
+ *    says which. */
 KVPIPE_API int kvpipe_connect(const struct kvpipe_connect_opts *opts, kvpipe_t **out);
 
 /* Ends a session and frees its handle. The daemon fences whatever still touches the session's memory, then forgets
@@ -216,7 +224,7 @@ KVPIPE_API int kvpipe_mem_alloc(kvpipe_t *kv, uint64_t nbytes, uint32_t flags, v
  * When the process dies, the daemon gives back to the system whatever part of the nbytes its finished offers do not
  * need, unless another region lies in the memfd. That part then reads as zeros for others who have the memfd too.
  *
- * Waits for the daemon at most 5 s. */
+ * Waits for the daemon at most 5 s. QUOTA: a limit of the daemon; the message says which. */
 KVPIPE_API int kvpipe_mem_register_fd(kvpipe_t *kv, int fd, uint64_t nbytes, uint32_t flags, kvpipe_region_t *region);
 
 enum kvpipe_adopt_flags {
@@ -264,7 +272,7 @@ struct kvpipe_adopt_opts {
  *    page, or with others' data on the edge pages. The message says what to do. Other pins cannot be seen (RDMA,
  *    io_uring buffers, what CUDA registered of less than a page): take those after adopting.
  *  - BUSY: adopted already.
- *  - UNAVAILABLE: no userfaultfd.
+ *  - UNAVAILABLE: no userfaultfd, or no daemon.
  *  - QUOTA: no memory (64 MiB more are needed during the call), no free descriptor, or the daemon's limit.
  *  - TIMEOUT: the daemon did not answer.
  *
@@ -275,7 +283,7 @@ KVPIPE_API int kvpipe_mem_adopt(kvpipe_t *kv, const struct kvpipe_adopt_opts *op
  * kvpipe_mem_alloc() is unmapped; adopted memory stays.
  *
  * Waits at most timeout_ns (0: 5 s), also for a daemon that was told of the memory after a restart but does not have
- * the session.
+ * the session. After UNAVAILABLE the region is still registered, and comes back with the daemon.
  *
  * Errors:
  *  - TIMEOUT: it may have begun. If so, operations that use the region have ended, and new ones are refused
@@ -309,6 +317,7 @@ KVPIPE_API int kvpipe_mem_unregister(kvpipe_t *kv, kvpipe_region_t region, int64
  *
  * Errors:
  *  - TIMEOUT: it may have begun. Call again.
+ *  - UNAVAILABLE: the daemon is away and not back in time, and operations wait for it. The region is what it was.
  *  - INCOMPATIBLE: the daemon is too old for this call.
  *  - BUSY: another thread invalidates, revalidates or unregisters the region. */
 KVPIPE_API int kvpipe_mem_invalidate(kvpipe_t *kv, kvpipe_region_t region, int64_t timeout_ns);
@@ -517,8 +526,8 @@ KVPIPE_API int kvpipe_offer_token(kvpipe_t *kv, kvpipe_op_t offer, void *token, 
  * Errors of extend and seal:
  *  - EXPIRED, or the reason for which the offer failed: it has ended (its lease ran out, it was withdrawn or
  *    consumed). The message names the offer and says how it ended.
- *  - TIMEOUT: the extension may be part of the offer all the same, or become so. Withdraw the offer before you write
- *    these blocks. */
+ *  - TIMEOUT, also without a daemon: the extension may be part of the offer all the same, or become so. Withdraw the
+ *    offer before you write these blocks. */
 KVPIPE_API int kvpipe_offer_extend(kvpipe_t *kv, kvpipe_op_t offer, const struct kvpipe_extend_opts *opts, int64_t timeout_ns);
 KVPIPE_API int kvpipe_offer_seal(kvpipe_t *kv, kvpipe_op_t offer, int64_t timeout_ns);
 KVPIPE_API int kvpipe_offer_withdraw(kvpipe_t *kv, kvpipe_op_t offer, int64_t timeout_ns, int *reusable);
@@ -723,7 +732,7 @@ struct kvpipe_pipe_opts {
  *  - BUSY: the name already has a live sender (or receiver), or items of a sender that is gone still wait (the
  *    message says for how long).
  *  - DENIED: wrong token.
- *  - QUOTA: the limit of pipes for this engine.
+ *  - QUOTA: the limit of pipes for this engine, or one of kvpipe_connect(), since an end has a connection of its own.
  *  - UNAVAILABLE: the daemon is away and not back in time.
  *  - TIMEOUT: the daemon is there and does not answer. Once it does, it may find this open first, so the next one is
  *    BUSY for a moment. */

@@ -37,8 +37,10 @@ def connect(
       third of them can be unreleased operations. More entries take more of the daemon's memory
       (``limits.ring_memory``).
 
-    Raises Unavailable (no daemon), Denied (no permission for the socket), Incompatible (versions), or Busy
-    (that rank of that instance has a session).
+    Raises Unavailable (no daemon, or one that does not answer in time), Denied (no permission for the
+    socket), Incompatible (versions, or a ``world`` that the instance's other ranks do not have), Busy (that
+    rank of that instance has a session), Closed (another instance has replaced the one that is named), or
+    Quota (the limit that the text names).
     """
     kind = _abi.ROLES[_values.one_of("connect: role", role, _abi.ROLES)]
     try:

@@ -96,8 +96,9 @@ class Sleeper:
         Waits at most ``timeout`` seconds (None: 5). Returns at once if the region is invalid already.
 
         Raises Timeout (it may have begun: call again), Incompatible (the daemon is too old for this), or
-        Unavailable (the region is invalid, but the system did not take its pages, as it does not take locked
-        ones).
+        Unavailable. Then either the region is what it was, since the daemon is away and operations wait for
+        it; or it is no longer ``valid``, but the system did not take its pages, as it does not take locked
+        ones.
         """
         with self._turn("invalidate", timeout) as (session, left):
             session.invalidate(self.id, left)

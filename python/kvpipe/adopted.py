@@ -42,8 +42,8 @@ class AdoptedRegion(Sleeper):
         Waits for that at most ``timeout`` seconds (None: 5). The object stays as it is. It may be adopted
         again, and must still not be resized.
 
-        Raises Timeout: it may have begun, so that new operations are refused; call again. Raises Busy:
-        nothing has changed.
+        Raises Timeout: it may have begun, so that new operations are refused; call again. Raises Busy, or
+        Unavailable (the daemon is away and not back in time): nothing has changed.
         """
         self._take_away(timeout)
 

@@ -143,9 +143,9 @@ class Node:
 
         - ``memory``: a contiguous numpy array, torch tensor on the CPU, or writable buffer. The region is
           exactly its bytes. It keeps the object alive until the region's end.
-        - ``quiesced``: True says that during the call no thread reads or writes the memory, and no system
-          call does. That is needed only where the process may not use userfaultfd; otherwise other threads
-          may go on reading and writing.
+        - ``quiesced``: True says that during the call no thread writes the memory, and no system call does.
+          That is needed only where the process may not use userfaultfd; otherwise other threads may go on
+          writing, too.
 
         From now on, even past the region's end and after an adopt() that failed, two things hold for the
         object. Forked children share its memory with the parent instead of getting a copy. And it must never
@@ -156,7 +156,7 @@ class Node:
         always over 32 MiB, and from 128 KiB on with MALLOC_MMAP_THRESHOLD_=131072 in the environment.
 
         Raises Invalid for other memory (the text says what to do), Busy if it is adopted already, Unavailable
-        without userfaultfd, or Quota.
+        without userfaultfd or daemon, Timeout (the daemon does not answer), or Quota.
         """
         return adopted.adopt(self._session, memory, _values.flag("quiesced", quiesced))
 
@@ -166,7 +166,8 @@ class Node:
         - ``fingerprint``: must agree with the other side's, field by field: model, revision, dtype, layers,
           kv heads, head size, ...
 
-        Raises Invalid, which names the view and what is wrong with it.
+        Raises Invalid, which names the view and what is wrong with it, Unavailable (the daemon is away and not
+        back within 5 s), or Timeout (the daemon does not answer; the very same layout may be set again).
         """
         records, fields = pack_views(views), pack_fingerprint(fingerprint)
         with self._session as handle:

@@ -21,8 +21,10 @@ class Offer(Operation):
     the lease ran out, and Cancelled when the offer was withdrawn.
 
     extend(), seal() and withdraw() wait for the daemon's answer, at most ``timeout`` seconds (None: 5). With
-    0 they only ask, and nobody is told of a refusal. After a Timeout or an interrupt of extend() the offer may
-    have the new blocks, or come to have them: withdraw() before you write these blocks.
+    0 they only ask, and nobody is told of a refusal. extend() and seal() raise Timeout if there was no answer,
+    also without a daemon, and, once the offer has ended, Expired or the reason for which it failed. After a
+    Timeout or an interrupt of extend() the offer may have the new blocks, or come to have them: withdraw()
+    before you write these blocks.
     """
 
     def __init__(self, node: "Node", number: int, key: bytes, ns: int, end: int) -> None:

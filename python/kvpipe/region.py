@@ -55,8 +55,8 @@ class Region(Sleeper, mmap.mmap):
         Waits for that at most ``timeout`` seconds (None: 5). Memory that other buffers still refer to stays
         mapped until the last of them goes.
 
-        Raises Timeout: it may have begun, so that new operations are refused; call again. Raises Busy:
-        nothing has changed.
+        Raises Timeout: it may have begun, so that new operations are refused; call again. Raises Busy, or
+        Unavailable (the daemon is away and not back in time): nothing has changed.
         """
         self._take_away(timeout)
 

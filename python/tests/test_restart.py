@@ -1,9 +1,12 @@
 """Daemons that are killed, stopped and started again under running engines, which go on as if nothing had been."""
 
 import contextlib
+import fcntl
 import os
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import kvpipe
 import pytest
@@ -385,3 +388,45 @@ def test_a_daemon_that_stands_still(folder):
             back(c.node)
     finally:
         daemon.stop()
+
+
+def test_what_waits_for_an_answer_says_whether_there_is_a_daemon(folder):
+    """Unavailable while it is away, Timeout while it stands still. Of an extension nobody knows more than that no answer came. A region that was
+    to go while there is no daemon is what it was."""
+    n = len(list(folder.iterdir()))
+    away_one, still_one = [Daemon(folder / f"ra{n}{how}", f"ra{n}{how}", folder / "ca") for how in ("away", "still")]
+    memory = os.memfd_create("whole", os.MFD_ALLOW_SEALING)
+    os.posix_fallocate(memory, 0, 4096)
+    fcntl.fcntl(memory, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+    calls, regions = [], {}
+    with contextlib.ExitStack() as stack:
+        stack.callback(os.close, memory)
+        for daemon, error in ((away_one, kvpipe.Unavailable), (still_one, kvpipe.Timeout)):
+            node, other = [stack.enter_context(kvpipe.connect(daemon.socket, engine_id=f"e{i}")) for i in range(2)]
+            bare, unused = node.alloc(BLOCKS << 16), other.alloc(4096)
+            cache = stack.enter_context(Cache(daemon.socket, "offers"))
+            offer = cache.node.offer("k", [1], tokens=BLOCK_SIZE, sealed=False, lease=600)
+            with pytest.raises(kvpipe.Denied):  # which says that the daemon has the offer
+                cache.node.take("k", [2], token=TOKEN, tokens=BLOCK_SIZE).wait()
+            regions[daemon] = [unused, cache.region]
+            calls += [
+                (error, partial(node.alloc, 4096)),
+                (error, partial(node.register_fd, memory, 4096)),
+                (error, partial(node.set_layout, [view(bare, blocks=2)], {"model": "m"})),
+                (error, partial(node.pipe, "p", "send")),
+                (error, partial(node.lookup_buffer, "b")),
+                (error, partial(unused.close, 1)),
+                (error, partial(cache.region.invalidate, 1)),
+                (kvpipe.Timeout, partial(offer.extend, [3], 2 * BLOCK_SIZE, timeout=1)),
+            ]
+        away_one.kill()
+        still_one.freeze()
+        try:
+            with ThreadPoolExecutor(len(calls)) as pool:
+                for error, ended in [(error, pool.submit(call)) for error, call in calls]:
+                    with pytest.raises(error):
+                        ended.result(60)
+            assert all(region.registered and region.valid for region in regions[away_one])
+        finally:
+            still_one.process.send_signal(signal.SIGCONT)
+    still_one.stop()
