@@ -35,6 +35,7 @@ func newTally() *tally {
 			t.outcomes[outcome{k, transfer.Failed, r}] = 0
 		}
 	}
+	t.outcomes[outcome{transfer.KindTake, transfer.Failed, transfer.Cancelled}] = 0 // a part that was begun again through another node
 	for _, r := range transfer.Failures() {
 		t.ended[r] = 0
 	}
