@@ -107,6 +107,8 @@ def test_guide():
     text = GUIDE.read_text()
     for config in re.findall(r"--kv-transfer-config '(\{.*?\})'", text):
         check_connector(json.loads(config))
+    for name in re.findall(r"\bKV=(\S+\.json)", text):  # what a reader starts, on the CPUs that this release is for
+        assert "OffloadingConnector" not in (ROOT / name).read_text(), f"{name}: vLLM offloads from GPUs alone"
     known = help_of(str(BIN / "kvpipectl"), "--help")
     for command in re.findall(r"`kvpipectl ([a-z]+)", text):
         assert f"\n  {command} " in known, f"kvpipectl has no {command}"
