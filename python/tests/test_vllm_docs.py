@@ -1,8 +1,11 @@
-"""docs/vllm.md has the connector's settings as they are. UPDATE=1 writes them."""
+"""docs/vllm.md has the connector's settings as they are. UPDATE=1 writes them. docs/ARCHITECTURE.md has its size."""
 
+import ast
 import dataclasses
+import io
 import os
 import re
+import tokenize
 
 from daemons import ROOT
 
@@ -39,3 +42,32 @@ def test_versions():
     oldest, newest = (".".join(n) for n in re.findall(r"\((\d+), (\d+)\)", re.search(r"OLDEST, NEWEST = .*", compat).group()))
     for page in (GUIDE, ROOT / "README.md"):
         assert f"vLLM {oldest} to {newest}" in page.read_text(), page
+
+
+def code(source):
+    """Lines that have more than comments and docstrings."""
+    said = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and ast.get_docstring(node) is not None:
+            said.update(range(node.body[0].lineno, node.body[0].end_lineno + 1))
+    nothing = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+    there = set()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type not in nothing:
+            there.update(range(token.start[0], token.end[0] + 1))
+    return len(there - said)
+
+
+def test_size():
+    """What "Departures" says of it: about, as it grows by a few lines at a time."""
+    text = " ".join((ROOT / "docs/ARCHITECTURE.md").read_text().split())
+    whole = re.search(r"that the design gives it\*\*: ([\d,]+) of code, without comments and the adapter for vLLM's tier of offloaded KV \((\d+)\)\. "
+                      r"(Hooks, .*?)\. The 800 lines", text)
+    assert whole
+    files = {path: path.read_text() for path in (ROOT / "python/kvpipe/vllm").glob("*.py")}
+    tier = sum(code(text) for path, text in files.items() if path.name.startswith("tier"))
+    rest = sum(code(text) for path, text in files.items()) - tier
+    said, parts = int(whole[1].replace(",", "")), [int(n) for n in re.findall(r"\b\d+\b", whole[3])]
+    assert abs(said - rest) <= 100 and abs(int(whole[2]) - tier) <= 30, f"{rest} lines, and {tier} for the tier"
+    assert len(parts) == 9 and abs(sum(parts) - said) <= 20
+    assert not [path.name for path, text in files.items() if text.count("\n") > 200]

@@ -23,7 +23,7 @@ MINUTES  ?= 10
 
 .PHONY: test policy unit race sim fuzz e2e chaos network hostile always
 
-test: deps $(VENV)/.package ## everything below 10 minutes on 2 cores: build, lint, all tests
+test: deps $(VENV)/.package ## everything that has to pass, in ten minutes or so on 2 cores: build, lint, all tests
 	@MAKE='$(MAKE)' SIM_CAP=540s scripts/test.sh $(TEST_PARTS)
 
 policy: ## rules about imports, cgo, unsafe, comments, words
