@@ -91,7 +91,7 @@ type Certificate struct {
 type Peer struct {
 	Node       string   `json:"node"`
 	Address    string   `json:"address"`
-	State      string   `json:"state"` // "up", "dialing", "down"
+	State      string   `json:"state"` // "up", "dialing", "down"; down without a Problem: idle
 	Epoch      uint64   `json:"epoch,string"`
 	Version    string   `json:"version"`
 	Protocol   uint32   `json:"protocol"`
