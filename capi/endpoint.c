@@ -59,7 +59,7 @@ static int connect_when_there(kvpipe_t *parent, const char *what, int64_t deadli
 {
 	for (;;) {
 		int err = kv_await_daemon(parent, what, deadline, life);
-		if (err == 0 && *life == 0)
+		if (err == 0)
 			err = kv_over(parent);
 		if (err == 0) {
 			err = connect_beside(parent, deadline, out);

@@ -351,7 +351,8 @@ bool kv_ctl_ack(const struct kv_message *m, struct kvpipe_ack *ack, char text[KV
 #define KV_LOST (-1000)
 int kv_request(kvpipe_t *kv, const char *what, uint64_t life, uint16_t type, const void *body, size_t len, int fd,
 	       int64_t deadline, uint64_t *value);
-/* Waits for a daemon; 0: *life is its life. A session that is over has no daemon: then *life is 0, and there is no error. */
+/* Waits for a daemon; 0: *life is its life. A session that is over is no error: its daemon still fences, or *life is 0. Callers whom
+ * that daemon would not answer any more look at kv_over(). */
 int kv_await_daemon(kvpipe_t *kv, const char *what, int64_t deadline, uint64_t *life);
 int kv_await_untold(kvpipe_t *kv, const char *what, int64_t deadline); /* until `told` is false; needs lock */
 /* Shuts our side of sock, and waits until the deadline for the daemon's end of file, which says that it has fenced. */

@@ -237,7 +237,7 @@ static int tell(kvpipe_t *kv, struct kv_layout *l, struct kv_layer *layers, uint
 
 	do {
 		err = kv_await_daemon(kv, "set_layout", s.deadline, &s.life);
-		if (err == 0 && s.life == 0)
+		if (err == 0)
 			err = kv_over(kv);
 		if (err == 0)
 			err = check_first(kv);

@@ -61,7 +61,7 @@ static int add(kvpipe_t *kv, int fd, uint32_t skip, uint64_t nbytes, struct kv_r
 	do {
 		uint64_t life = 0;
 		err = kv_await_daemon(kv, "register", deadline, &life);
-		if (err == 0 && life == 0)
+		if (err == 0)
 			err = kv_over(kv);
 		if (err == 0)
 			err = kv_request(kv, "register", life, KVPIPE_CTL_REGISTER, &r->body, sizeof(r->body), fd, deadline,

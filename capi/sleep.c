@@ -212,11 +212,12 @@ static int revalidate(struct change *c)
 	do {
 		if (for_the_next(c)) {
 			err = kv_await_daemon(c->kv, c->what, c->deadline, &c->life);
-			return err == 0 && c->life == 0 ? kv_over(c->kv) : err;
+			return err == 0 ? kv_over(c->kv) : err;
 		}
 		err = find_daemon(c);
-		if (err == 0 && c->life == 0)
-			return kv_over(c->kv);
+		int over = err == 0 ? kv_over(c->kv) : 0;
+		if (over != 0)
+			return over;
 		if (err == -KVPIPE_E_UNAVAILABLE) { /* it went away just now, and may be back just now, too */
 			if (for_the_next(c))
 				return err;

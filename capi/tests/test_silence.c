@@ -228,21 +228,31 @@ static void last_words(void)
 
 static void bye(void)
 {
+	const struct kvpipe_view view = { .part = "kv" };
 	struct fake *f = fake_start(&by_hand);
 	kvpipe_t *kv = fake_connect(f);
 	kvpipe_op_t op = fake_take(kv, 6, 0), other = fake_take(kv, 6, 0);
 	struct kvpipe_offer_opts o = KVPIPE_OPTS(kvpipe_offer_opts, .key = "k", .key_len = 1);
+	struct kvpipe_pipe_opts p = KVPIPE_OPTS(kvpipe_pipe_opts, .name = "p", .end = KVPIPE_RECV);
+	kvpipe_region_t region, asleep;
+	kvpipe_pipe_t *pipe;
+	void *addr;
 
+	CHECK_INT(kvpipe_mem_alloc(kv, 4096, KVPIPE_MEM_NO_HUGE, &addr, &asleep), 0);
+	CHECK_INT(kvpipe_mem_invalidate(kv, asleep, WAIT), 0);
 	fake_bye(f, KVPIPE_E_BUSY, "a newer instance of engine e");
 	check_end(kv, op, KVPIPE_E_CLOSED, KVPIPE_C_MORE, "the daemon ended the session: a newer instance of engine e");
 	CHECK_INT(kvpipe_op_released(kv, op), 0); /* it may still be fencing */
 	CHECK_INT(kvpipe_connected(kv), 0);
+	/* What needs a session is refused at once, and not sent to a daemon that reads nothing any more. */
 	CHECK_FAILS(kvpipe_offer(kv, &o, &other), KVPIPE_E_CLOSED, "a newer instance of engine e");
+	CHECK_FAILS(kvpipe_mem_alloc(kv, 4096, 0, &addr, &region), KVPIPE_E_CLOSED, "a newer instance of engine e");
+	CHECK_FAILS(kvpipe_set_layout(kv, &view, 1, NULL, 0), KVPIPE_E_CLOSED, "a newer instance of engine e");
+	CHECK_FAILS(kvpipe_mem_revalidate(kv, asleep, WAIT), KVPIPE_E_CLOSED, "a newer instance of engine e");
+	CHECK_FAILS(kvpipe_pipe_open(kv, &p, &pipe), KVPIPE_E_CLOSED, "a newer instance of engine e");
 	fake_hang_up(f);
 	CHECK_INT(kvpipe_wait_released(kv, op, WAIT), 0);
 	CHECK_FAILS(kvpipe_offer(kv, &o, &other), KVPIPE_E_CLOSED, "close the session and connect again");
-	void *addr;
-	kvpipe_region_t region;
 	CHECK_FAILS(kvpipe_mem_alloc(kv, 4096, 0, &addr, &region), KVPIPE_E_CLOSED, "a newer instance of engine e");
 	kvpipe_close(kv);
 	kv = fake_connect(f); /* a new session */
