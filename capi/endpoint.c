@@ -140,9 +140,9 @@ static bool left(struct kv_end *e)
 
 /* Undoes an attempt whose daemon has gone. That daemon had only the end's name, which the next one does not know: it is as if
  * nothing had been asked for. */
-static void start_over(struct kv_end *e)
+static void start_over(struct kv_end *e, int64_t deadline)
 {
-	kvpipe_close(e->kv);
+	kv_close(e->kv, deadline);
 	e->kv = NULL;
 	if (e->pool != NULL)
 		kv_pool_unref(e->pool);
@@ -160,7 +160,7 @@ static int open_beside(kvpipe_t *parent, const struct kv_end_opts *o, struct kv_
 		/* The same daemon is tried twice, as the parent may not have heard yet that it went; but not for ever. */
 		if (err == 0 || !left(e) || life == asked)
 			return err;
-		start_over(e);
+		start_over(e, deadline);
 	}
 }
 
@@ -221,7 +221,7 @@ int kv_end_open(kvpipe_t *parent, const struct kv_end_opts *o, struct kv_end *e)
 		e->bind = 0; /* nothing is to be sealed */
 		if (e->kv != NULL && err == -KVPIPE_E_TIMEOUT)
 			e->kv->curt = true;
-		kv_end_finish(e);
+		kv_end_finish(e, deadline); /* what is fenced is nobody's: no time beyond the call's is waited for it */
 		kv_end_unref(e);
 		return kv_err((enum kvpipe_reason)-err, "%s", why); /* not the error of the close, of a daemon that stands still */
 	}
@@ -297,7 +297,7 @@ static bool close_gate(struct kv_end *e)
 	return first;
 }
 
-static void finish(struct kv_end *e, int64_t deadline)
+void kv_end_finish(struct kv_end *e, int64_t deadline)
 {
 	if (!kv_process_is(e->process)) {
 		kvpipe_close(e->kv); /* in a child: frees only what is the child's own */
@@ -331,11 +331,6 @@ static void finish(struct kv_end *e, int64_t deadline)
 	pthread_mutex_unlock(&e->gate);
 }
 
-void kv_end_finish(struct kv_end *e)
-{
-	finish(e, kv_now() + KV_CALL_NS);
-}
-
 void kv_end_await(struct kv_end *e)
 {
 	pthread_mutex_lock(&e->gate);
@@ -357,7 +352,7 @@ void kv_ends_finish(kvpipe_t *parent, int64_t deadline)
 		kv_process_unlock();
 		if (e == NULL)
 			return;
-		finish(e, deadline);
+		kv_end_finish(e, deadline);
 		kv_end_unref(e);
 	}
 }

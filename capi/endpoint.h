@@ -239,8 +239,8 @@ int kv_end_open(kvpipe_t *parent, const struct kv_end_opts *o, struct kv_end *e)
 int kv_end_enter(struct kv_end *e, const char *what);
 void kv_end_leave(struct kv_end *e);
 void kv_end_ref(struct kv_end *e);
-/* The owner's close: ends the calls of others, then the session. Waits for the daemon at most 5 s. */
-void kv_end_finish(struct kv_end *e);
+/* The owner's close: ends the calls of others, then the session. Waits for the daemon until the deadline. */
+void kv_end_finish(struct kv_end *e, int64_t deadline);
 /* For a call that could not enter because the end is closing: returns when the session of the end is over. From then on nothing is
  * written anywhere. */
 void kv_end_await(struct kv_end *e);

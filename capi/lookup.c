@@ -148,6 +148,6 @@ void kvpipe_lookup_close(kvpipe_lookup_t *l)
 	KV_UNCANCELLED;
 	if (l == NULL)
 		return;
-	kv_end_finish(&l->end);
+	kv_end_finish(&l->end, kv_now() + KV_CALL_NS);
 	kv_end_unref(&l->end);
 }

@@ -152,7 +152,7 @@ void kvpipe_pipe_close(kvpipe_pipe_t *p)
 	KV_UNCANCELLED;
 	if (p == NULL)
 		return;
-	kv_end_finish(&p->end);
+	kv_end_finish(&p->end, kv_now() + KV_CALL_NS);
 	for (uint32_t i = 0; !p->end.home && i < p->window; i++)
 		kvpipe_msg_free(p->gets[i].msg);
 	kv_end_unref(&p->end);

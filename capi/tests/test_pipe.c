@@ -535,6 +535,69 @@ static void opened_in_vain(void)
 	exchange_stop(x);
 }
 
+/* A receiving end that is opened at a daemon which leaves the BIND, and what asks whether it was seen, to the test. */
+struct opening {
+	struct fake *parent, *fake;
+	kvpipe_t *kv;
+	uint64_t bind; /* atomic */
+	pthread_t thread;
+	int64_t took;
+	int err;
+};
+
+static void note_bind(struct fake *f, const struct kvpipe_sqe *e, const uint8_t *record)
+{
+	struct opening *o = fake_arg(f);
+
+	(void)record;
+	if (e->op == KVPIPE_OPCODE_BIND)
+		__atomic_store_n(&o->bind, e->user_data, __ATOMIC_RELEASE);
+}
+
+static void *open_receiver(void *arg)
+{
+	struct kvpipe_pipe_opts opts = KVPIPE_OPTS(kvpipe_pipe_opts, .name = "p", .end = KVPIPE_RECV);
+	struct opening *o = arg;
+	kvpipe_pipe_t *p;
+
+	int64_t begun = kv_now();
+	o->err = kvpipe_pipe_open(o->kv, &opts, &p);
+	o->took = kv_now() - begun;
+	return NULL;
+}
+
+/* However late a daemon refuses an end, or says goodbye: that it does nothing more then, its fence included, costs no further time. */
+static void opened_late(void)
+{
+	struct opening o[2] = { 0 };
+
+	for (int i = 0; i < 2; i++) {
+		struct fake_conf conf = { .records = 1 << 20, .submission = note_bind, .arg = &o[i] };
+		o[i].parent = fake_start(NULL);
+		o[i].fake = fake_start(&conf);
+		o[i].kv = fake_connect(o[i].parent);
+		snprintf(o[i].kv->path, sizeof(o[i].kv->path), "%s", fake_path(o[i].fake));
+		CHECK(pthread_create(&o[i].thread, NULL, open_receiver, &o[i]) == 0);
+	}
+	poll(NULL, 0, 3000);
+	for (int i = 0; i < 2; i++) {
+		fake_await_submissions(o[i].fake, 2);
+		fake_pause(o[i].fake, true);
+	}
+	fake_end(o[0].fake, __atomic_load_n(&o[0].bind, __ATOMIC_ACQUIRE), KVPIPE_FAILED, KVPIPE_E_BUSY, 0);
+	fake_bye(o[1].fake, KVPIPE_E_UNAVAILABLE, "the daemon is stopping");
+	for (int i = 0; i < 2; i++) {
+		CHECK(pthread_join(o[i].thread, NULL) == 0);
+		CHECK(o[i].took < 7 * KV_SEC);
+		fake_pause(o[i].fake, false);
+		kvpipe_close(o[i].kv);
+		fake_stop(o[i].fake);
+		fake_stop(o[i].parent);
+	}
+	CHECK_INT(o[0].err, -KVPIPE_E_BUSY);
+	CHECK_INT(o[1].err, -KVPIPE_E_TIMEOUT); /* nor does it welcome anybody again */
+}
+
 static void *wait_for_an_item(void *arg)
 {
 	kvpipe_msg_t *m;
@@ -934,7 +997,7 @@ int main(int argc, char **argv)
 		TEST(the_daemon_goes),
 		TEST(refused),
 		TEST(opened_again),
-		TEST(opened_in_vain),
+		TEST(opened_in_vain), TEST(opened_late),
 		TEST(the_session_closes), TEST(closed_in_vain),
 		TEST(descriptors), TEST(edges), TEST(the_smallest_is_told_first),
 		TEST(threads), TEST(two_receivers), TEST(a_flush_among_senders), TEST(patience),
