@@ -236,7 +236,7 @@ struct kv_op {
 	bool internal;    /* kvpipe_poll() never shows it: mostly a small operation, whose caller waits (small.c) */
 	bool abandoned;   /* no caller waits for it any more */
 	bool detached;    /* it was given to kvpipe_op_free() */
-	bool waited;      /* kvpipe_wait() has reported its end */
+	bool waited;      /* kvpipe_wait() has reported its end, or had no memory for it and left it to kvpipe_poll() */
 	bool layered;     /* a take that reports its layers */
 	bool local_end;   /* ended by the library: the daemon's later word counts as RELEASED */
 	bool begun, sent; /* this daemon's ring has its record (begun), and all its extensions (sent) */

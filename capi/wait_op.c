@@ -50,6 +50,7 @@ int kvpipe_wait(kvpipe_t *kv, kvpipe_op_t id, int64_t timeout_ns, struct kvpipe_
 	kv_thread_reset();
 	pthread_mutex_lock(&kv->lock);
 	err = deadline_of(kv, "wait", id, &timeout_ns, &deadline);
+	bool ran = err == 0 && visible(kv, id)->state == KV_RUNNING;
 	if (err == 0 && !kv_wait_until(kv, &w, deadline)) {
 		err = not_yet(id, "still running", timeout_ns, ", or cancel it");
 	} else if (err == 0) {
@@ -58,6 +59,10 @@ int kvpipe_wait(kvpipe_t *kv, kvpipe_op_t id, int64_t timeout_ns, struct kvpipe_
 			err = unknown(id);
 		} else if (!kv_note_deliver(&op->end, out != NULL ? out : &unused)) {
 			err = kv_err(KVPIPE_E_QUOTA, "out of memory");
+			if (ran && !op->waited && !op->end.queued) { /* it was left to those who waited; now poll has it */
+				kv_note_push(kv, &op->end);
+				op->waited = true;
+			}
 		} else {
 			op->waited = true;
 			kv_note_drop(kv, &op->end);

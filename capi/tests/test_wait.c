@@ -4,6 +4,8 @@
 #include "fakedaemon.h"
 #include "internal.h"
 
+#include <dlfcn.h>
+#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -288,6 +290,52 @@ static void told_once(void)
 	fake_stop(f);
 }
 
+static _Thread_local bool no_memory;
+
+/* Stands before libc's. A thread that has no memory gets no room for what its completions point to. A sanitizer calls it for threads
+ * that it does not know yet. */
+__attribute__((no_sanitize("address", "thread", "undefined"))) int pthread_setspecific(pthread_key_t key, const void *value)
+{
+	union {
+		void *symbol;
+		int (*call)(pthread_key_t, const void *);
+	} libc = { .symbol = dlsym(RTLD_NEXT, "pthread_setspecific") };
+
+	return no_memory ? ENOMEM : libc.call(key, value);
+}
+
+static void *wait_without_memory(void *arg)
+{
+	struct one *o = arg;
+	struct kvpipe_completion c;
+
+	no_memory = true;
+	CHECK_FAILS(kvpipe_wait(o->kv, o->op, WAIT, &c), KVPIPE_E_QUOTA, "out of memory");
+	no_memory = false;
+	return NULL;
+}
+
+/* An end that its waiter had no memory for is still to be told: by poll, or by another wait. */
+static void told_after_all(void)
+{
+	struct fake *f = fake_start(&by_hand);
+	kvpipe_t *kv = fake_connect(f);
+	struct kvpipe_completion c;
+
+	for (int i = 0; i < 2; i++) {
+		struct one o = { .kv = kv, .op = take(kv, 0) };
+		CHECK(pthread_create(&o.thread, NULL, wait_without_memory, &o) == 0);
+		await_waiters(kv, 1);
+		fake_end(f, o.op, KVPIPE_FAILED, KVPIPE_E_BUSY, 0);
+		pthread_join(o.thread, NULL);
+		CHECK_INT(i == 0 ? kvpipe_poll(kv, &c, 1) : kvpipe_wait(kv, o.op, 0, &c), i == 0);
+		CHECK(c.op == o.op && c.status == KVPIPE_FAILED);
+		CHECK_INT(kvpipe_poll(kv, &c, 1), 0);
+	}
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
 static void *wait_and_go_on(void *arg)
 {
 	struct one *o = arg;
@@ -513,7 +561,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(one_thread), TEST(two_threads), TEST(many_threads), TEST(with_poller), TEST(with_epoll), TEST(any_order),
-		TEST(freed_under), TEST(freed_under_as_it_ends), TEST(told_once), TEST(cancelled_threads), TEST(fd), TEST(layers),
+		TEST(freed_under), TEST(freed_under_as_it_ends), TEST(told_once), TEST(told_after_all), TEST(cancelled_threads), TEST(fd), TEST(layers),
 		TEST(a_layers_waiter_leaves_the_ends), TEST(arguments),
 	};
 	return RUN(tests);
