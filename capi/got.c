@@ -65,15 +65,19 @@ static bool keep(struct kv_end *e, kvpipe_msg_t *m, struct kv_eop *op, uint64_t 
 	void *copy;
 
 	kv_pool_trim(e->pool, span, kv_pool_need(e->pool, bytes));
-	if (kv_pool_lend(e->pool, span, share_beside(e, ahead))) {
+	bool lent = kv_pool_lend(e->pool, span, share_beside(e, ahead));
+	if (!lent && posix_memalign(&copy, KV_ALIGN, bytes) != 0) {
+		lent = kv_pool_lend(e->pool, span, e->pool->nblocks); /* better that others wait for room than that it is lost */
+		if (!lent)
+			return false;
+	}
+	if (lent) {
 		m->pool = e->pool;
 		m->span = *span;
 		m->data = (uint8_t *)e->pool->memory.addr + (size_t)span->one.first * e->pool->block;
 		*span = (struct kv_span){ 0 };
 		return true;
 	}
-	if (posix_memalign(&copy, KV_ALIGN, bytes) != 0)
-		return false;
 	kv_span_read(e->pool, span, copy, bytes);
 	m->data = copy;
 	return true;
@@ -99,6 +103,8 @@ static void landed(struct kv_end *e, struct kv_get *g, struct kv_eop *op, const 
 	if (m == NULL || (bytes > 0 && !keep(e, m, op, bytes))) {
 		free(m);
 		kv_get_fail(e, g, KVPIPE_E_QUOTA, "an item came, but there is no memory for it");
+		if (!e->lookup) /* a pipe has no gaps */
+			kv_end_over(e, KVPIPE_E_QUOTA, "an item came, and there was no memory for it: open it again for what follows");
 		return;
 	}
 	/* The hint rises at once and falls slowly, so that most items find room at the first attempt. */

@@ -4,6 +4,7 @@
 #include "endpoint.h"
 #include "pipes.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -352,6 +353,73 @@ static void scattered(void)
 	kvpipe_close(b);
 }
 
+static bool no_copies; /* atomic */
+
+/* Stands before libc's, and has no memory while a test says so. */
+int posix_memalign(void **to, size_t alignment, size_t size)
+{
+	*to = __atomic_load_n(&no_copies, __ATOMIC_RELAXED) ? NULL : aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+	return *to != NULL ? 0 : ENOMEM;
+}
+
+static void send_bytes(kvpipe_pipe_t *p, const uint8_t *bytes, uint64_t n)
+{
+	struct kvpipe_tensor t = flat(KVPIPE_U8, n, bytes);
+
+	CHECK_INT(kvpipe_pipe_send(p, &t, WAIT), 0);
+}
+
+static kvpipe_msg_t *recv_bytes(kvpipe_pipe_t *p, const uint8_t *bytes, uint64_t n)
+{
+	kvpipe_msg_t *m;
+
+	CHECK_INT(kvpipe_pipe_recv(p, WAIT, &m), 0);
+	CHECK_INT(member(m, 0).shape[0], n);
+	CHECK(memcmp(member(m, 0).data, bytes, n) == 0);
+	return m;
+}
+
+/*
+ * An item came, and there is no memory to copy it to. Where it lies in one piece, it is lent, however much is lent already. Else it is
+ * lost, and what follows is for the next receiver: a pipe has no gaps.
+ */
+static void no_memory_to_copy_to(void)
+{
+	enum { SMALL = 200000, LARGE = 900000, N = 10 };
+	static uint8_t bytes[LARGE];
+	kvpipe_t *kv = connect_as("a");
+	struct kvpipe_pipe_opts o = KVPIPE_OPTS(kvpipe_pipe_opts, .name = "full", .end = KVPIPE_RECV, .window = 1);
+	kvpipe_pipe_t *from = named(kv, "full", KVPIPE_SEND, 1 << 20), *to;
+	kvpipe_msg_t *kept[N], *m;
+
+	for (int i = 0; i < LARGE; i++)
+		bytes[i] = (uint8_t)(i * 31 + i / 1000);
+	CHECK_INT(kvpipe_pipe_open(kv, &o, &to), 0);
+	__atomic_store_n(&no_copies, true, __ATOMIC_RELAXED);
+	for (int i = 0; i < N; i++) {
+		send_bytes(from, bytes + i, SMALL);
+		kept[i] = recv_bytes(to, bytes + i, SMALL);
+	}
+	for (int i = 0; i < N; i += 2) /* gaps, none of which holds the next item */
+		kvpipe_msg_free(kept[i]);
+	send_bytes(from, bytes, LARGE);
+	CHECK_FAILS(kvpipe_pipe_recv(to, WAIT, &m), KVPIPE_E_QUOTA, "no memory for it");
+	send_bytes(from, bytes, 1);
+	for (int i = 0; i < 2; i++)
+		CHECK_FAILS(kvpipe_pipe_recv(to, WAIT, &m), KVPIPE_E_QUOTA, "no memory for it");
+	__atomic_store_n(&no_copies, false, __ATOMIC_RELAXED);
+	kvpipe_pipe_close(to);
+	CHECK_INT(kvpipe_pipe_open(kv, &o, &to), 0);
+	kvpipe_msg_free(recv_bytes(to, bytes, 1));
+	for (int i = 1; i < N; i += 2) {
+		CHECK(memcmp(member(kept[i], 0).data, bytes + i, SMALL) == 0);
+		kvpipe_msg_free(kept[i]);
+	}
+	kvpipe_pipe_close(to);
+	kvpipe_pipe_close(from);
+	kvpipe_close(kv);
+}
+
 /* What takes no room of the capacity has a limit of its own. */
 static void as_many_items_as_there_may_be(void)
 {
@@ -409,7 +477,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(there),   TEST(lingering), TEST(the_next_receiver), TEST(tokens), TEST(nobody_comes),
-		TEST(five_thousand_queries), TEST(as_many_items_as_there_may_be), TEST(lookups), TEST(scattered),
+		TEST(five_thousand_queries), TEST(as_many_items_as_there_may_be), TEST(lookups), TEST(scattered), TEST(no_memory_to_copy_to),
 		TEST(at_the_same_time),
 	};
 	return RUN(tests);
