@@ -12,6 +12,7 @@ struct adopted {
 	struct adopted *next;
 	uintptr_t first, last;
 	uint64_t process; /* a forked child inherits the list, but not the regions */
+	bool nodump;      /* the program keeps it out of core dumps, whatever becomes of the region */
 };
 
 static struct adopted *adopted;
@@ -42,16 +43,21 @@ static int claim(const struct kv_adopt *a)
 		      (size_t)a->addr, (size_t)a->end);
 }
 
-static void unclaim(uintptr_t first)
+/* Where the claim of the pages from first on is listed. Needs the process lock. */
+static struct adopted **claimed(uintptr_t first)
 {
 	uint64_t process = kv_process_mark();
-	struct adopted *mine;
-
-	kv_process_lock();
 	struct adopted **at = &adopted;
+
 	while ((*at)->first != first || (*at)->process != process)
 		at = &(*at)->next;
-	mine = *at;
+	return at;
+}
+
+static void unclaim(uintptr_t first)
+{
+	kv_process_lock();
+	struct adopted **at = claimed(first), *mine = *at;
 	*at = mine->next;
 	kv_process_unlock();
 	free(mine);
@@ -59,7 +65,11 @@ static void unclaim(uintptr_t first)
 
 void kv_adopt_end(void *addr, size_t len)
 {
-	madvise(addr, len, MADV_DODUMP); /* fails only where the program has unmapped it, against the rules */
+	kv_process_lock();
+	bool nodump = (*claimed((uintptr_t)addr))->nodump;
+	kv_process_unlock();
+	if (!nodump)
+		madvise(addr, len, MADV_DODUMP); /* fails only where the program has unmapped it, against the rules */
 	unclaim((uintptr_t)addr);
 }
 
@@ -115,6 +125,9 @@ int kvpipe_mem_adopt(kvpipe_t *kv, const struct kvpipe_adopt_opts *opts, kvpipe_
 		unclaim(a.first);
 		return err;
 	}
+	kv_process_lock();
+	(*claimed(a.first))->nodump = a.nodump;
+	kv_process_unlock();
 	void *pages = (void *)a.first;
 	size_t len = a.last - a.first;
 	madvise(pages, len, MADV_DONTDUMP);

@@ -15,6 +15,7 @@ struct kv_adopt {
 	size_t page;
 	bool ours;     /* found by the judge: it is a file of ours already, from a region that has ended */
 	bool nofork;   /* found by the judge: the program keeps it out of its children */
+	bool nodump;   /* found by the judge: the program keeps it out of core dumps */
 	bool quiesced; /* the caller says that nobody writes */
 };
 

@@ -114,6 +114,7 @@ static void look(struct kv_adopt *a, const struct vma *v, struct survey *s)
 	s->high = s->reached = v->end;
 	a->ours |= adopted_before(v);
 	a->nofork |= has(v, "dc");
+	a->nodump |= has(v, "dd");
 }
 
 static int survey(struct kv_adopt *a, struct survey *s)

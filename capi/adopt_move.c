@@ -88,11 +88,12 @@ static int copy(int fd, uintptr_t from, size_t len, size_t off)
 
 /* Moves one window. Returns an errno; then the window is as it was. Signals are blocked: a handler that writes there would wait
  * for its own thread. */
-static int move(int uffd, int fd, uintptr_t at, size_t len, size_t off, size_t page)
+static int move(const struct kv_adopt *a, int uffd, int fd, size_t off, size_t len)
 {
+	uintptr_t at = a->first + off;
 	struct uffdio_range range = { at, len };
 	sigset_t all, old;
-	int err = present(at, len, page);
+	int err = present(at, len, a->page);
 
 	if (err != 0)
 		return err;
@@ -105,6 +106,10 @@ static int move(int uffd, int fd, uintptr_t at, size_t len, size_t off, size_t p
 	/* A raw system call, too: for sanitizers nothing changes, as memory and contents are the same. */
 	if (err == 0 && syscall(SYS_mmap, at, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, off) == -1)
 		err = errno;
+	if (err == 0 && a->nofork)
+		madvise((void *)at, len, MADV_DONTFORK);
+	if (err == 0 && a->nodump)
+		madvise((void *)at, len, MADV_DONTDUMP);
 	if (uffd >= 0) {
 		if (err != 0)
 			ioctl(uffd, UFFDIO_UNREGISTER, &range);
@@ -120,7 +125,7 @@ static int move_all(const struct kv_adopt *a, int uffd, int fd)
 
 	for (size_t done = 0; done < len;) {
 		size_t n = len - done < WINDOW ? len - done : WINDOW;
-		int err = move(uffd, fd, a->first + done, n, done, a->page);
+		int err = move(a, uffd, fd, done, n);
 		if (err != 0)
 			return kv_err(err == EPERM ? KVPIPE_E_INVALID : KVPIPE_E_QUOTA,
 				      "mem_adopt: addr %#zx: byte %zu of %zu could not be moved: %s; all of it stays usable, but must not be "
@@ -131,8 +136,6 @@ static int move_all(const struct kv_adopt *a, int uffd, int fd)
 	}
 	/* Maps the file's pages now, so that nobody waits for that later. By reading, as their contents are the program's. */
 	(void)present(a->first, len, a->page);
-	if (a->nofork)
-		madvise((void *)a->first, len, MADV_DONTFORK);
 	return 0;
 }
 

@@ -75,6 +75,28 @@ void unmap(uint8_t *p, size_t len)
 	CHECK(munmap(p - PAGE, len + 2 * PAGE) == 0);
 }
 
+char flag_of(const void *p, const char *flag)
+{
+	FILE *f = fopen("/proc/self/smaps", "re");
+	char line[512], word[8];
+	size_t from = 0, to = 0;
+	char found = '?';
+
+	CHECK(f != NULL);
+	snprintf(word, sizeof(word), " %s", flag);
+	while (found == '?' && fgets(line, sizeof(line), f) != NULL) {
+		size_t a, b;
+		if (sscanf(line, "%zx-%zx ", &a, &b) == 2) {
+			from = a;
+			to = b;
+		}
+		if (strncmp(line, "VmFlags:", 8) == 0 && from <= (size_t)p && (size_t)p < to)
+			found = strstr(line, word) != NULL ? 'y' : 'n';
+	}
+	fclose(f);
+	return found;
+}
+
 void pattern(uint8_t *p, size_t len, unsigned int salt)
 {
 	for (size_t i = 0; i < len; i++)

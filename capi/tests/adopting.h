@@ -34,6 +34,9 @@ void unmap(uint8_t *p, size_t len);
  * before them leaves out `out` bytes at the end: 0, or 16 as from glibc 2.43 on. malloc() itself is the sanitizer's here. */
 uint8_t *chunk(size_t at, size_t len, size_t out, size_t *whole);
 
+/* Whether the mapping that p lies in has that flag, in the words of /proc/self/smaps: 'y' or 'n'. */
+char flag_of(const void *p, const char *flag);
+
 void pattern(uint8_t *p, size_t len, unsigned int salt);
 void check_pattern(const uint8_t *p, size_t len, unsigned int salt);
 

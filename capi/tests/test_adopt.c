@@ -8,28 +8,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static char flag_of(const void *p, const char *flag)
-{
-	FILE *f = fopen("/proc/self/smaps", "re");
-	char line[512], word[8];
-	size_t from = 0, to = 0;
-	char found = '?';
-
-	CHECK(f != NULL);
-	snprintf(word, sizeof(word), " %s", flag);
-	while (found == '?' && fgets(line, sizeof(line), f) != NULL) {
-		size_t a, b;
-		if (sscanf(line, "%zx-%zx ", &a, &b) == 2) {
-			from = a;
-			to = b;
-		}
-		if (strncmp(line, "VmFlags:", 8) == 0 && from <= (size_t)p && (size_t)p < to)
-			found = strstr(line, word) != NULL ? 'y' : 'n';
-	}
-	fclose(f);
-	return found;
-}
-
 static void in_place(void)
 {
 	const size_t len = 5 * PAGE;
@@ -164,6 +142,25 @@ static void writers(void)
 	unmap(p, BIG);
 }
 
+/* What the program keeps out of core dumps and of its children stays out, when the region has ended, too. */
+static void kept_out(void)
+{
+	uint8_t *p = pages(2 * PAGE);
+	kvpipe_region_t region;
+
+	begin();
+	CHECK(madvise(p, 2 * PAGE, MADV_DONTDUMP) == 0 && madvise(p, 2 * PAGE, MADV_DONTFORK) == 0);
+	for (int i = 0; i < 2; i++) { /* the memory is not a file's at first */
+		CHECK_INT(adopt(p, 2 * PAGE, 0, &region), 0);
+		CHECK(flag_of(p, "dd") == 'y' && flag_of(p, "dc") == 'y');
+		CHECK_INT(kvpipe_mem_unregister(kv, region, 0), 0);
+		CHECK_INT(flag_of(p, "dd"), 'y');
+		CHECK_INT(flag_of(p, "dc"), 'y');
+	}
+	end();
+	unmap(p, 2 * PAGE);
+}
+
 /* Children share what was adopted, and find all of it. */
 static void forked(void)
 {
@@ -189,6 +186,6 @@ static void forked(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = { TEST(in_place), TEST(allocations), TEST(writers), TEST(forked) };
+	static const struct test tests[] = { TEST(in_place), TEST(allocations), TEST(writers), TEST(kept_out), TEST(forked) };
 	return RUN(tests);
 }

@@ -257,6 +257,41 @@ static void signals_before_linux_5_14(void)
 	end();
 }
 
+/* The first 64 MiB are moved; there is no room for what follows, for this thread. */
+static void *without_room(void *arg)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pwrite64, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[3])),
+		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 64 * MIB, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSPC),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	kvpipe_region_t region;
+
+	forbid(code, KV_COUNT(code));
+	CHECK_FAILS(adopt(arg, 65 * MIB, 0, &region), KVPIPE_E_QUOTA, "byte 67108864 of 68157440 could not be moved: ");
+	return NULL;
+}
+
+/* What was moved is kept out of core dumps and of children as before. */
+static void moved_in_part(void)
+{
+	uint8_t *p = pages(65 * MIB);
+
+	begin();
+	pattern(p, PAGE, 7);
+	CHECK(madvise(p, 65 * MIB, MADV_DONTDUMP) == 0 && madvise(p, 65 * MIB, MADV_DONTFORK) == 0);
+	on_a_thread(without_room, p);
+	check_pattern(p, PAGE, 7);
+	CHECK(flag_of(p, "sh") == 'y' && flag_of(p + 64 * MIB, "sh") == 'n');
+	CHECK_INT(flag_of(p, "dd"), 'y');
+	CHECK_INT(flag_of(p, "dc"), 'y');
+	end();
+	unmap(p, 65 * MIB);
+}
+
 static void *as_nobody(void *arg)
 {
 	uint8_t *p = arg;
@@ -336,7 +371,7 @@ static void nodes_files(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = { TEST(arguments), TEST(refused), TEST(schedulers), TEST(no_userfaultfd),
-					     TEST(before_linux_5_14), TEST(signals_before_linux_5_14), TEST(unprivileged), TEST(no_files),
-					     TEST(nodes_files) };
+					     TEST(before_linux_5_14), TEST(signals_before_linux_5_14), TEST(moved_in_part), TEST(unprivileged),
+					     TEST(no_files), TEST(nodes_files) };
 	return RUN(tests);
 }
