@@ -263,6 +263,8 @@ struct kvpipe_adopt_opts {
  *    end of the memfd, and touching them is SIGBUS. Allocate anew and copy.
  *  - Forked children share the memory instead of getting a copy.
  *  - It has transparent huge pages only where shmem has them.
+ *  - It lies where new memory of the calling thread does (set_mempolicy(), or its NUMA node). What mbind() said of
+ *    these pages before is forgotten.
  *  - It may be adopted again.
  *  - Do not set glibc.malloc.tcache_max (GLIBC_TUNABLES) above the size of such an allocation: glibc 2.43 and later
  *    would keep the memory when it is freed, and hand it, as it is, to a later malloc().
@@ -755,6 +757,10 @@ KVPIPE_API int kvpipe_pipe_send(kvpipe_pipe_t *p, const struct kvpipe_tensor *t,
  *  - TIMEOUT: it has not come. It stays the next one, and nothing is lost.
  *  - CLOSED: the sender closed the pipe, and everything was received.
  *  - PEER_GONE: the sender died, or its daemon did not take an item that it sent. What was sent before was received.
+ *    Or the other node was out of reach, and it is not known whether the same sender is still there. Open the end
+ *    again: what was not received may still come.
+ *  - QUOTA: there is no memory for the item, or it is larger than the capacity on which this end was opened. The
+ *    message says which. Open the end again.
  *  - RESTARTED: this node's daemon ends. */
 KVPIPE_API int kvpipe_pipe_recv(kvpipe_pipe_t *p, int64_t timeout_ns, kvpipe_msg_t **out);
 

@@ -111,9 +111,10 @@ class Pipe(End):
           numpy, else raw.
 
         Raises Timeout (nothing came), Closed (the sender closed the pipe and everything was received; or this
-        end or its node was closed), or PeerGone (the sender died). Raises Unavailable if the framework lacks
-        the type; the tensor stays the next one. Raises Incompatible if the framework cannot have the shape;
-        the tensor is gone.
+        end or its node was closed), PeerGone (the sender died, or it is not known whether it did), or Quota
+        (no memory for the tensor, or it is larger than the capacity on which this end was opened). Raises
+        Unavailable if the framework lacks the type; the tensor stays the next one. Raises Incompatible if the
+        framework cannot have the shape; the tensor is gone.
         """
         chosen = received.choose(framework)
         with self._next() as message:
