@@ -14,7 +14,7 @@ type bind struct {
 
 	end     uint64 // a receiving end's name at its home
 	homeID  uint64 // the home that it has met; 0: none yet
-	base    uint64 // the home's number for this end's item 0
+	base    uint64 // the home's number for this end's item 0; 0 until it has met one
 	at      *peer  // node of the home that was asked last; nil: this one
 	asked   bool
 	told    channel // over which an end of a pipe that knows no home was told how a get ended

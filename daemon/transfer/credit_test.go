@@ -2,6 +2,7 @@ package transfer_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/kvpipe/kvpipe/daemon/layout"
@@ -57,4 +58,34 @@ func TestAFullRingSaysWhatIsInIt(t *testing.T) {
 	if got := m.Snapshot().Sessions[0].Reserved; got != transfer.MostCompletions {
 		t.Errorf("%d completions are reserved for one offer, want %d", got, transfer.MostCompletions)
 	}
+}
+
+// TestTheLastCreditIsSaidToBe: whoever collects wakes the daemon then, as others may wait for what that gives back.
+func TestTheLastCreditIsSaidToBe(t *testing.T) {
+	m := transfer.New(transfer.Config{Node: "a", Random: func() uint64 { return 1 }})
+	m.Step(1, transfer.SessionOpened{Session: 1, Engine: "e", Role: transfer.Worker, Credits: 2})
+	user := uint64(0)
+	last := func(want ...bool) {
+		t.Helper()
+		user++
+		var got []bool
+		for _, e := range m.Step(1, transfer.Submit{Session: 1, UserData: user, Op: &transfer.WithdrawOp{Target: 100}}) {
+			if c, ok := e.(transfer.Complete); ok {
+				got = append(got, c.Last)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("operation %d: the last credits are %v, want %v", user, got, want)
+		}
+	}
+	last(false)
+	last(true)
+	last()
+	for _, e := range m.Step(1, transfer.CreditsReturned{Session: 1, N: 1}) {
+		if c, ok := e.(transfer.Complete); ok && (c.UserData != 3 || !c.Last) {
+			t.Errorf("of what was owed came %+v", c)
+		}
+	}
+	m.Step(1, transfer.CreditsReturned{Session: 1, N: 2})
+	last(false)
 }

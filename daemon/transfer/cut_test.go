@@ -59,6 +59,14 @@ func TestRanksExtendInStep(t *testing.T) {
 			[]piece{{0, tokens(0, 8)}, {1, nil}, {1, tokens(0, 8)}},
 			`group 0: piece 1 has tokens 0 to 8 here, and piece 0 has tokens 0 to 8 of all ranks`,
 		},
+		"one begins later, and another has that in a later piece": {
+			[]piece{{0, tokens(0, 8)}, {1, tokens(4, 8)}, {2, nil}, {2, tokens(0, 4)}},
+			`group 0: piece 1 has tokens 0 to 4 here, and piece 0 has tokens 0 to 8 of all ranks`,
+		},
+		"one ends earlier, and another has that in a later piece": {
+			[]piece{{0, tokens(0, 8)}, {1, tokens(0, 4)}, {2, tokens(0, 4)}, {2, tokens(4, 8)}},
+			`group 0: piece 1 has tokens 4 to 8 here, and piece 0 has tokens 0 to 8 of all ranks`,
+		},
 		"state with a later piece": {
 			[]piece{{0, state(tokens(0, 8))}, {1, tokens(0, 8)}, {1, state(tokens(8, 16))}},
 			`key "k": group 1 is opaque, and has its blocks in piece 1 here and in piece 0 at another rank; give them with the same piece on every rank`,
@@ -78,9 +86,9 @@ func TestRanksExtendInStep(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newEnds(t, nil)
-			for rank := range uint32(2) {
+			for rank := range uint32(3) {
 				s := transfer.SessionID(rank + 1)
-				e.step(transfer.SessionOpened{Session: s, Engine: "p", Instance: "i", Role: transfer.Worker, Rank: rank, TPWorld: 2, Credits: 100})
+				e.step(transfer.SessionOpened{Session: s, Engine: "p", Instance: "i", Role: transfer.Worker, Rank: rank, TPWorld: 3, Credits: 100})
 				e.step(transfer.LayoutSet{Session: s, Layout: l})
 			}
 			offers := map[int]uint64{}

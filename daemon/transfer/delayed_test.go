@@ -185,3 +185,25 @@ func ended(effects []transfer.Effect) (out []transfer.Complete) {
 	}
 	return out
 }
+
+// TestWhatWaitedEndsOnce: a take that waited for a rank has one deadline, and one end at it, once it runs.
+func TestWhatWaitedEndsOnce(t *testing.T) {
+	r := comeBack(t, transfer.SessionOpened{Resumed: true}, 0)
+	take := schedTake(1)
+	take.Timeout = 2 * transfer.Second
+	r.runs(r.submit(take))
+	r.runs(r.rank(transfer.SessionOpened{Resumed: true}, 0))
+	r.waits(false)
+	ends := 0
+	for range 5 {
+		r.now += transfer.Second
+		for _, c := range r.step(transfer.Tick{}) {
+			if c.Session == schedID {
+				ends++
+			}
+		}
+	}
+	if ends != 1 {
+		t.Errorf("the take ended %d times", ends)
+	}
+}

@@ -117,7 +117,7 @@ func (t *take) seek(m *Machine) {
 	t.asked = true
 	b.at, b.asked = t.peer, true
 	seq := g.in.Seq
-	if g.in.Match == MatchNext && b.homeID != 0 {
+	if g.in.Match == MatchNext {
 		seq += b.base
 	}
 	msg := &MsgSeek{

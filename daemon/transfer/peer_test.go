@@ -92,3 +92,17 @@ func TestALaneKeepsNothingOfTheLastTake(t *testing.T) {
 	}
 	runtime.KeepAlive(b.m)
 }
+
+// TestTheEndOfAnEarlierChannelIsNoNews: what came over its successor goes on.
+func TestTheEndOfAnEarlierChannelIsNoNews(t *testing.T) {
+	a := newAsker(t, 0)
+	a.site("b", 1)
+	b := a.site("b", 2)
+	b.asksFor(1, "f", "1", 7, 0, 1)
+	b.waits(1)
+	a.step(transfer.PeerDown{Node: "b", Epoch: 1, Cause: transfer.Cause{Reason: transfer.PeerGone, Text: "lost"}})
+	a.step(transfer.SessionOpened{Session: 1, Engine: "e", Role: transfer.Worker, Credits: 1000})
+	a.step(transfer.LayoutSet{Session: 1, Layout: oneRank(t)})
+	a.step(transfer.Submit{Session: 1, UserData: 50, Op: &transfer.OfferOp{Key: []byte("k"), Token: anyToken, Sealed: true, Blocks: someBlocks(0, 1)}})
+	b.begins(1)
+}

@@ -80,6 +80,7 @@ func TestRefusals(t *testing.T) {
 	}
 
 	goesOn(3, take("later", token, 7))
+	refused(3, &transfer.ExtendOp{Target: user, Blocks: block(3, 2)}, transfer.Invalid, "is not an offer")
 	again := take("later", token, 8)
 	again.TakeID = 7
 	refused(3, again, transfer.Busy, "runs already")

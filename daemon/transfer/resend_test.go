@@ -105,3 +105,50 @@ func TestWhatWasNotSentIsNotSentAgain(t *testing.T) {
 		t.Errorf("%d slices were sent of %d", len(sent), n)
 	}
 }
+
+// TestARequestThatComesTwiceIsOne: a copy of it does not have the slice sent once more.
+func TestARequestThatComesTwiceIsOne(t *testing.T) {
+	a := newAsker(t, 0)
+	a.offers(1)
+	l := oneRank(t)
+	a.asks(layoutMsg(l))
+	a.asks(takeOf(1, l))
+	a.step(transfer.Planned{Leg: transfer.Leg{Peer: "b", Epoch: 1, Xfer: 1, End: transfer.Producer}, Slices: 2, Bytes: 8192, Transport: "tcp"})
+	posted := 0
+	says := func(msg transfer.Msg) {
+		for _, e := range a.m.Step(a.now, transfer.PeerMsg{Node: "b", Epoch: 1, Msg: msg}) {
+			if p, ok := e.(transfer.Post); ok {
+				posted += len(p.Keys)
+			}
+		}
+	}
+	says(&transfer.MsgGo{Xfer: 1})
+	for range 2 {
+		says(&transfer.MsgResend{Xfer: 1, Attempt: 1, Slices: []uint32{1}})
+	}
+	if posted != 3 {
+		t.Errorf("%d slices were posted, want two, and one of them once more", posted)
+	}
+}
+
+// TestAGoBeforeItsGrantIsNone: what the consumer said before it could know of the segment does not stand in for the word that it is ready.
+func TestAGoBeforeItsGrantIsNone(t *testing.T) {
+	a := newAsker(t, 0)
+	a.offers(1)
+	l := oneRank(t)
+	a.asks(layoutMsg(l))
+	a.asks(takeOf(1, l))
+	goes := func() (posted int) {
+		for _, e := range a.m.Step(a.now, transfer.PeerMsg{Node: "b", Epoch: 1, Msg: &transfer.MsgGo{Xfer: 1}}) {
+			if p, ok := e.(transfer.Post); ok {
+				posted += len(p.Keys)
+			}
+		}
+		return posted
+	}
+	goes()
+	a.plans(1)
+	if n := goes(); n != 1 {
+		t.Errorf("%d slices were posted when the consumer was ready, want 1", n)
+	}
+}

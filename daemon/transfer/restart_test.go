@@ -261,3 +261,25 @@ func TestRanksHearOfATakeThatEndedWithTheDaemon(t *testing.T) {
 	r.step(transfer.Drain{})
 	told("the daemon drains", r.submit(notice()))
 }
+
+// TestARankWaitsForNoOther: what it asks for itself after a restart begins although others of its engine are not back.
+func TestARankWaitsForNoOther(t *testing.T) {
+	r := comeBack(t, transfer.SessionOpened{}, 0, 1)
+	r.runs(r.rank(transfer.SessionOpened{}, 0))
+	r.runs(r.step(transfer.Submit{Session: 10, UserData: 1, Op: schedTake(1)}))
+	r.waits(false)
+}
+
+// TestARankAloneHearsOfItsTake that failed with the daemon before: the others of its engine had nothing to do with it.
+func TestARankAloneHearsOfItsTake(t *testing.T) {
+	r := comeBack(t, transfer.SessionOpened{}, 0, 1)
+	r.runs(r.rank(transfer.SessionOpened{}, 0))
+	r.runs(r.rank(transfer.SessionOpened{}, 1))
+	take := schedTake(1)
+	take.Restarted = true
+	end := r.step(transfer.Submit{Session: 11, UserData: 1, Op: take})
+	r.refused(end, transfer.Restarted, "was restarted while bytes were granted")
+	if len(end) == 1 && end[0].Session != 11 {
+		t.Errorf("session %d heard of it", end[0].Session)
+	}
+}

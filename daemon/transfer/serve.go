@@ -245,7 +245,6 @@ func (v *serve) refuse(m *Machine, cause Cause) {
 	m.unpark(v)
 	v.cause = cause
 	m.send(v.peer, &MsgRefuse{Xfer: v.leg.id.Xfer, Cause: cause})
-	v.leave(m)
 	v.state = serveDone
 	v.stop(m)
 }

@@ -60,3 +60,18 @@ func TestWhatInstancesLeaveUnfinishedIsForgotten(t *testing.T) {
 		t.Error("all of a take is in place, and the offer stands")
 	}
 }
+
+// TestWhatIsUnderWayIsNotForgotten: an engine may have any number of takes at a time, and each counts.
+func TestWhatIsUnderWayIsNotForgotten(t *testing.T) {
+	a := newAsker(t, 0)
+	a.offers(1)
+	const takes = 20
+	for i := range uint64(takes) {
+		n := a.site(fmt.Sprint("n", i), i+2)
+		n.asksFor(1, "f", "1", i, 0, 2)
+		n.begins(1)
+	}
+	if n := a.m.Claims("k"); n != takes {
+		t.Errorf("%d takes are remembered, want %d", n, takes)
+	}
+}
