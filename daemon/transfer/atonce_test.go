@@ -71,3 +71,25 @@ func TestWhatMovesAtOnce(t *testing.T) {
 		})
 	}
 }
+
+// TestNothingMovesAtOnceWithoutRoomForItsEnd: neither while the ring is too full for a take, nor before answers that wait for it.
+func TestNothingMovesAtOnceWithoutRoomForItsEnd(t *testing.T) {
+	for credits := range 5 {
+		m := transfer.New(transfer.Config{Node: "a", AtOnce: 4, Random: func() uint64 { return 1 }})
+		for s := transfer.SessionID(1); s <= 2; s++ {
+			m.Step(1, transfer.SessionOpened{Session: s, Engine: []string{"", "p", "c"}[s], Role: transfer.Worker, Credits: []int{0, 100, credits}[s]})
+			m.Step(1, transfer.LayoutSet{Session: s, Layout: oneRank(t)})
+		}
+		m.Step(1, transfer.Submit{Session: 1, UserData: 1, Op: &transfer.OfferOp{Key: []byte("k"), Token: anyToken, Sealed: true, Blocks: someBlocks(0, 2)}})
+		moves := false
+		for _, e := range m.Step(1, transfer.Submit{Session: 2, UserData: 1, Op: &transfer.TakeOp{
+			Key: []byte("k"), Token: anyToken, TakeID: 1, LayerSlot: transfer.NoSlot, Blocks: someBlocks(8, 2),
+		}}) {
+			_, is := e.(*transfer.MoveNow)
+			moves = moves || is
+		}
+		if moves != (credits >= transfer.MostCompletions) {
+			t.Errorf("with room for %d completions, the take moves at once: %v", credits, moves)
+		}
+	}
+}

@@ -82,7 +82,7 @@ func (m *Machine) mayReceive(b *bind) Cause {
 		return Cause{}
 	}
 	switch {
-	case !p.buffer && p.receiver != nil && p.receiver.bound:
+	case p.receiver != nil && p.receiver.bound:
 		return because(Busy, "%s has a receiver already; a pipe has one: close that, or use another name", p)
 	case p.home != nil && !sameToken(p.home.token, b.token) && !m.cfg.Broken.Stranger:
 		return because(Denied, "%s: wrong token; open both ends with the same one, or both without", p)

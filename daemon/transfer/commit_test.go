@@ -179,3 +179,79 @@ func TestLostSlicesAreNotAskedForAgainForEver(t *testing.T) {
 		t.Errorf("the take: %+v, want it to end once that was in vain", c)
 	}
 }
+
+// TestWhatStillComesIsNotLost: slices that take long, but of which one lands now and then, are not asked for again.
+func TestWhatStillComesIsNotLost(t *testing.T) {
+	w := newTaker(t, 0)
+	user, x := w.patient()
+	const slices = 8
+	w.piece(x, 0, slices, true, nil)
+	w.says(&transfer.MsgSent{Xfer: x, Incarnation: 1, Segs: 1})
+	for s := range uint32(slices) {
+		w.goesOn(user)
+		for range 9 {
+			w.now += transfer.Second / 10
+			for _, e := range w.m.Step(w.now, transfer.Tick{}) {
+				if send, ok := e.(transfer.Send); ok {
+					t.Errorf("before slice %d came, b was told %+v", s, send.Msg)
+				}
+			}
+		}
+		w.lands(x, 0, s)
+	}
+	w.decided("all came", true)
+}
+
+// TestASliceOfNoPlanDoesNotCount: only those of the segment make it whole.
+func TestASliceOfNoPlanDoesNotCount(t *testing.T) {
+	w := newTaker(t, 0)
+	_, x := w.patient()
+	w.piece(x, 0, 2, true, nil)
+	w.says(&transfer.MsgSent{Xfer: x, Incarnation: 1, Segs: 1})
+	w.lands(x, 0, 0, 2, 1000)
+	w.decided("one of two is there", false)
+	w.lands(x, 0, 1)
+	w.decided("both are there", true)
+}
+
+// TestAWriteThatFailedPutsNoLayerInPlace: nobody is told to read what came with the grant and could not be written.
+func TestAWriteThatFailedPutsNoLayerInPlace(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		w := newTaker(t, 0)
+		w.step(transfer.Submit{Session: 1, UserData: 50, Op: &transfer.TakeOp{
+			Key: []byte("k"), Token: anyToken, Peer: "b", TakeID: 50, Layered: true, LayerSlot: 1, Timeout: transfer.Second, Blocks: someBlocks(1, 1),
+		}})
+		x := w.xfers[0]
+		w.says(&transfer.MsgGrant{
+			Xfer: x, Incarnation: 1, Engine: "p", Transport: "tcp", Last: true, Layered: true, Slices: 1, Bytes: 64, HasInline: true, Inline: make([]byte, 64),
+			Ranks: []transfer.RankRef{{Digest: oneRank(t).Digest()}}, Blocks: someBlocks(0, 1),
+		})
+		w.planned(x, 0, transfer.Planned{Slices: 1, Bytes: 64, Marks: []transfer.Mark{{}}})
+		written := transfer.InlineWritten{Leg: transfer.Leg{Peer: "b", Epoch: 1, Xfer: x, End: transfer.Consumer}}
+		if fails {
+			written.Cause = transfer.Cause{Reason: transfer.Corrupt, Text: "a device error"}
+		}
+		w.step(written)
+		if told := w.layers > 0; told == fails {
+			t.Errorf("the write failed: %v, and %d layers are said to be in place", fails, w.layers)
+		}
+	}
+}
+
+// TestWhoMayNotHaveHeardIsAskedEachTime: only a producer that is known to have the request is asked ever more seldom.
+func TestWhoMayNotHaveHeardIsAskedEachTime(t *testing.T) {
+	for _, heard := range []bool{false, true} {
+		w := newTaker(t, 0)
+		_, x := w.patient()
+		if heard {
+			w.says(&transfer.MsgParked{Xfer: x})
+		}
+		for range 16 {
+			w.now += transfer.Second
+			w.step(transfer.Tick{})
+		}
+		if n, want := len(w.xfers), map[bool]int{false: 17, true: 6}[heard]; n != want {
+			t.Errorf("b has heard: %v; it was asked %d times in 16 s, want %d", heard, n, want)
+		}
+	}
+}

@@ -157,3 +157,21 @@ func TestWhoTookBeforeADaemonBeganCountsOnce(t *testing.T) {
 		}
 	}
 }
+
+// TestASchedulerThatComesEndsNoOfferOfRanks: what workers offered for themselves outlives one of them, whoever schedules the others.
+func TestASchedulerThatComesEndsNoOfferOfRanks(t *testing.T) {
+	e := newEnds(t, func(c *transfer.Config) { c.OrphanLease = 60 * transfer.Second })
+	for rank := range uint32(2) {
+		s := transfer.SessionID(rank + 1)
+		e.step(transfer.SessionOpened{Session: s, Engine: "e", Instance: "i", Role: transfer.Worker, Rank: rank, TPWorld: 2, Credits: 100})
+		e.step(transfer.LayoutSet{Session: s, Layout: oneRank(t)})
+	}
+	e.offer(1, "k", 0, 1)
+	other := e.offer(2, "k", 0, 1)
+	e.step(transfer.SessionClosed{Session: 1, Died: true, Cause: transfer.Cause{Reason: transfer.Closed, Text: "killed"}})
+	e.step(transfer.SessionOpened{Session: 3, Engine: "e", Instance: "i", Role: transfer.Scheduler, Rank: transfer.NoRank, Credits: 100})
+	e.runs(other)
+	if offers := e.m.Snapshot().Offers; len(offers) != 1 {
+		t.Errorf("offers: %+v", offers)
+	}
+}

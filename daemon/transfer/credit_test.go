@@ -60,6 +60,23 @@ func TestAFullRingSaysWhatIsInIt(t *testing.T) {
 	}
 }
 
+// TestWhoCollectsNothingIsEnded: as soon as a session has left so many answers uncollected.
+func TestWhoCollectsNothingIsEnded(t *testing.T) {
+	m := transfer.New(transfer.Config{Node: "a", Random: func() uint64 { return 1 }})
+	m.Step(1, transfer.SessionOpened{Session: 1, Engine: "e", Role: transfer.Worker, Credits: 1})
+	for n := range 5000 {
+		for _, e := range m.Step(1, transfer.Submit{Session: 1, UserData: 1, Op: &transfer.WithdrawOp{Target: 100}}) {
+			if end, ok := e.(transfer.EndSession); ok {
+				if n != 4097 || end.Cause.Reason != transfer.Quota || end.Cause.Text != "4096 answers wait because the session does not collect its completions" {
+					t.Errorf("after %d answers it was ended: %+v", n, end)
+				}
+				return
+			}
+		}
+	}
+	t.Error("the session goes on")
+}
+
 // TestTheLastCreditIsSaidToBe: whoever collects wakes the daemon then, as others may wait for what that gives back.
 func TestTheLastCreditIsSaidToBe(t *testing.T) {
 	m := transfer.New(transfer.Config{Node: "a", Random: func() uint64 { return 1 }})

@@ -207,3 +207,15 @@ func TestWhatWaitedEndsOnce(t *testing.T) {
 		t.Errorf("the take ended %d times", ends)
 	}
 }
+
+// TestWhatWaitsIsAsOldAsItIs: however many of the ranks came back meanwhile.
+func TestWhatWaitsIsAsOldAsItIs(t *testing.T) {
+	r := comeBack(t, transfer.SessionOpened{Resumed: true}, 0, 1)
+	take := schedTake(1)
+	take.Timeout = 3 * transfer.Second
+	r.runs(r.submit(take))
+	r.now += transfer.Second
+	r.runs(r.rank(transfer.SessionOpened{Resumed: true}, 0))
+	r.now += 2 * transfer.Second
+	r.refused(r.step(transfer.Tick{}), transfer.Timeout, "1 ranks of engine \"e\" did not come back within 3s after the restart")
+}

@@ -111,3 +111,38 @@ func TestAReplacedEntryEndsWithItsLastReader(t *testing.T) {
 		}
 	}
 }
+
+// TestALateWordEndsNothingThatOthersHave: an item that came free because its receiver was away for long is the next one's, whatever the first has to say.
+func TestALateWordEndsNothingThatOthersHave(t *testing.T) {
+	r := newReader(t)
+	r.step(transfer.Submit{Session: 1, UserData: 3, Op: &transfer.PutOp{Target: 1, Form: transfer.MatchAny}})
+	seek := func(node string, epoch uint64) (found bool) {
+		r.step(transfer.PeerMsg{Node: node, Epoch: epoch, Msg: &transfer.MsgSeek{Xfer: 7, Bind: 1, Buffer: true, Name: "n", Match: transfer.MatchAny, Deadline: transfer.Second}})
+		for _, msg := range r.said {
+			_, is := msg.(*transfer.MsgFound)
+			found = found || is
+		}
+		return found
+	}
+	if !seek("b", 1) {
+		t.Fatalf("b was told %+v", r.said)
+	}
+	r.step(transfer.PeerDown{Node: "b", Epoch: 1, Cause: transfer.Cause{Reason: transfer.PeerGone, Text: "lost"}})
+	for range 30 {
+		r.later(transfer.Second)
+	}
+	r.step(transfer.PeerUp{Node: "c", Epoch: 5})
+	if !seek("c", 5) {
+		t.Fatalf("c was told %+v", r.said)
+	}
+	r.epoch = 6
+	r.step(transfer.PeerUp{Node: "b", Epoch: r.epoch})
+	r.says(&transfer.MsgEnd{Xfer: 7, Status: transfer.Done})
+	if n := r.m.Items(); n != 2 {
+		t.Errorf("%d entries after the word of b, want 2", n)
+	}
+	r.step(transfer.PeerMsg{Node: "c", Epoch: 5, Msg: &transfer.MsgEnd{Xfer: 7, Status: transfer.Done}})
+	if n := r.m.Items(); n != 1 {
+		t.Errorf("%d entries after the word of c, want 1", n)
+	}
+}

@@ -78,3 +78,25 @@ func TestAnEndHearsOfItsOwnSender(t *testing.T) {
 		})
 	}
 }
+
+// TestAPipeOfTheNodeByItsOwnName: who names this node as the peer has its pipe, and is its receiver from the beginning.
+func TestAPipeOfTheNodeByItsOwnName(t *testing.T) {
+	e := newEnds(t, nil)
+	e.open(1, send)
+	rx := e.open(2, &transfer.BindOp{Kind: transfer.BindRecv, Name: "p", Peer: "a"})
+	e.runs(rx)
+	e.is(e.open(3, recv), transfer.Failed, transfer.Busy, "has a receiver already")
+}
+
+// TestEachWordStaysForItsLinger: of a pipe that ended before anybody came, also if one of that name had ended so before.
+func TestEachWordStaysForItsLinger(t *testing.T) {
+	e := newEnds(t, func(c *transfer.Config) { c.PipeLinger = 10 * transfer.Second })
+	for s := transfer.SessionID(1); s <= 2; s++ {
+		tx := e.open(s, send)
+		e.isDone(e.submit(s, &transfer.SealOp{Target: tx}))
+		e.isDone(tx)
+		e.pass(6 * transfer.Second)
+	}
+	rx := e.open(3, recv)
+	e.is(e.get(3, rx, 0, 0, 10), transfer.Failed, transfer.Closed, "was closed by its sender")
+}

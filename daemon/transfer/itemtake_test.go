@@ -90,3 +90,21 @@ func TestALateRefusal(t *testing.T) {
 		t.Errorf("the take ended %+v", c)
 	}
 }
+
+// TestReadsOfAnEntryAreNotKept: it may be read by any number of gets, and nothing of those that are over stays with it.
+func TestReadsOfAnEntryAreNotKept(t *testing.T) {
+	k := newKeyed(t)
+	for x := range transfer.XferID(5) {
+		found := k.reads("b", 1, x+1)
+		leg := transfer.Leg{Peer: "b", Epoch: 1, Xfer: x + 1, End: transfer.Producer}
+		k.step(transfer.Planned{Leg: leg, Slices: 1, Bytes: 256, Transport: "tcp"})
+		born := k.granted()
+		k.asks(&transfer.MsgGo{Xfer: x + 1})
+		k.step(transfer.SliceSent{Key: transfer.SliceKey{Leg: leg}})
+		k.asks(&transfer.MsgEnd{Xfer: x + 1, Status: transfer.Done, Incarnation: born})
+		k.step(transfer.Fenced{Leg: leg})
+		if n := k.m.Claims(string(found.Key)); n != 0 {
+			t.Fatalf("%d reads that are over are remembered", n)
+		}
+	}
+}

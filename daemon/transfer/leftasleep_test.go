@@ -171,3 +171,23 @@ func TestWhatASchedulerBringsAlongIsNotAboutMemoryThatWasGivenUp(t *testing.T) {
 		})
 	}
 }
+
+// TestMemoryThatNoLayoutNamesIsDrainedAtOnce: nothing can touch it, and its engine waits for that word.
+func TestMemoryThatNoLayoutNamesIsDrainedAtOnce(t *testing.T) {
+	m := transfer.New(transfer.Config{Node: "a", Random: func() uint64 { return 1 }})
+	m.Step(1, transfer.SessionOpened{Session: 1, Engine: "e", Role: transfer.Worker, Credits: 100})
+	m.Step(1, transfer.LayoutSet{Session: 1, Layout: oneRank(t)})
+	for _, ev := range []transfer.Event{
+		transfer.RegionInvalidated{Session: 1, Region: 77}, transfer.RegionInvalidated{Session: 1, Region: 77}, transfer.RegionRemoved{Session: 1, Region: 77},
+	} {
+		drained := 0
+		for _, e := range m.Step(1, ev) {
+			if e == (transfer.RegionDrained{Session: 1, Region: 77}) {
+				drained++
+			}
+		}
+		if drained != 1 {
+			t.Errorf("%T: drained %d times", ev, drained)
+		}
+	}
+}

@@ -61,9 +61,6 @@ func (o *offer) endAs(m *Machine, status Status, cause, word Cause, how string) 
 		}
 	}
 	for _, v := range append([]*serve(nil), o.serves...) {
-		if v.state != serveMoving {
-			continue
-		}
 		if word.Reason == OK {
 			word = o.epitaph(status, cause, how)
 		}

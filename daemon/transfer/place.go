@@ -119,13 +119,13 @@ func (m *Machine) admitEnd(p *place, e *end, token []byte) (cause Cause, wait bo
 	switch {
 	case e.verdict != nil:
 		return *e.verdict, false
-	case p.receiver != nil && p.receiver != e && p.receiver.bound && !p.buffer:
+	case p.receiver != nil && p.receiver != e && p.receiver.bound:
 		return because(Busy, "%s has a receiver already; a pipe has one: close that, or use another name", p), false
 	case p.unheard != nil && sameToken(p.unheard.token, token): // with another one it is no receiver of that sender's
 		e.met, e.verdict = true, &p.unheard.cause
 		m.forgetWord(p)
 		return *e.verdict, false
-	case h == nil || h.ended || p.receiver != nil && p.receiver != e && !p.buffer: // a seeker that queued in a home which ends would be left in it
+	case h == nil || h.ended || p.receiver != nil && p.receiver != e: // a seeker that queued in a home which ends would be left in it
 		return Cause{}, true
 	case !sameToken(h.token, token) && !m.cfg.Broken.Stranger:
 		return because(Denied, "%s: wrong token; open both ends with the same one, or both without", p), false

@@ -81,6 +81,9 @@ func TestRefusals(t *testing.T) {
 
 	goesOn(3, take("later", token, 7))
 	refused(3, &transfer.ExtendOp{Target: user, Blocks: block(3, 2)}, transfer.Invalid, "is not an offer")
+	elsewhere := take("later", token, 8)
+	elsewhere.TakeID, elsewhere.Blocks[0].Group = 7, 5
+	refused(3, elsewhere, transfer.Invalid, "list 0 is of group 5, which no rank's layout has")
 	again := take("later", token, 8)
 	again.TakeID = 7
 	refused(3, again, transfer.Busy, "runs already")
@@ -167,5 +170,38 @@ func TestAbortOfATakeThatWasNotHeardOf(t *testing.T) {
 	}
 	if xfer == 0 || !ended || !said {
 		t.Errorf("transfer %d: ended: %v, and its home was told: %v", xfer, ended, said)
+	}
+}
+
+// TestARankThatComesLateIsNotInTheOffer: it was complete with those that the engine had, and may have been taken.
+func TestARankThatComesLateIsNotInTheOffer(t *testing.T) {
+	e := newEnds(t, nil)
+	for rank := range uint32(2) {
+		s := transfer.SessionID(rank + 1)
+		e.step(transfer.SessionOpened{Session: s, Engine: "e", Instance: "i", Role: transfer.Worker, Rank: rank, TPWorld: 2, Credits: 100})
+		e.step(transfer.LayoutSet{Session: s, Layout: oneRank(t)})
+		op := e.offer(s, "k", 0, 1)
+		if rank == 0 {
+			e.runs(op)
+		} else {
+			e.is(op, transfer.Failed, transfer.Busy, `all ranks that engine "e" had were in the offer before rank 1 came`)
+		}
+	}
+}
+
+// TestRanksSealAlike: an offer whose ranks made different numbers of pieces is none, and each of them hears of it.
+func TestRanksSealAlike(t *testing.T) {
+	e := newEnds(t, nil)
+	for rank := range uint32(2) {
+		s := transfer.SessionID(rank + 1)
+		e.step(transfer.SessionOpened{Session: s, Engine: "e", Instance: "i", Role: transfer.Worker, Rank: rank, TPWorld: 2, Credits: 100})
+		e.step(transfer.LayoutSet{Session: s, Layout: oneRank(t)})
+	}
+	longer := e.submit(1, &transfer.OfferOp{Key: []byte("k"), Token: anyToken, Blocks: someBlocks(0, 1)})
+	e.isDone(e.submit(1, &transfer.ExtendOp{Target: longer, Sealed: true, Blocks: []layout.BlockList{{FirstToken: 1, NTokens: 1, IDs: []uint32{1}}}}))
+	e.runs(longer)
+	shorter := e.offer(2, "k", 0, 1)
+	for _, op := range []uint64{longer, shorter} {
+		e.is(op, transfer.Failed, transfer.Invalid, "its ranks sealed it after different numbers of extensions")
 	}
 }

@@ -283,3 +283,38 @@ func TestARankAloneHearsOfItsTake(t *testing.T) {
 		t.Errorf("session %d heard of it", end[0].Session)
 	}
 }
+
+// TestAnInstanceThatWasReplacedDoesNotComeBack: its session is told to go, and the newer instance goes on.
+func TestAnInstanceThatWasReplacedDoesNotComeBack(t *testing.T) {
+	m := transfer.New(transfer.Config{Node: "a", Random: func() uint64 { return 1 }})
+	told := map[transfer.SessionID]transfer.Cause{}
+	for id, instance := range []string{"", "i", "j", "i"} {
+		if id == 0 {
+			continue
+		}
+		for _, e := range m.Step(1, transfer.SessionOpened{Session: transfer.SessionID(id), Engine: "e", Instance: instance, Role: transfer.Worker, Credits: 100}) {
+			if end, ok := e.(transfer.EndSession); ok {
+				told[end.Session] = end.Cause
+			}
+		}
+	}
+	if len(told) != 2 || told[1].Reason != transfer.Closed || told[3].Reason != transfer.Closed || !strings.Contains(told[3].Text, `instance "i" of engine "e" was replaced by a newer one`) {
+		t.Errorf("told to go were %+v, want sessions 1 and 3", told)
+	}
+}
+
+// TestWhatStopsStillEndsWhatItBegan: a daemon that is about to end leaves nothing to the next one of what acts on an operation that it knows.
+func TestWhatStopsStillEndsWhatItBegan(t *testing.T) {
+	for _, end := range []func(target uint64) transfer.Op{
+		func(target uint64) transfer.Op { return &transfer.CancelOp{Target: target} },
+		func(target uint64) transfer.Op { return &transfer.WithdrawOp{Target: target} },
+		func(target uint64) transfer.Op { return &transfer.SealOp{Target: target} },
+		func(target uint64) transfer.Op { return &transfer.ExtendOp{Target: target, Sealed: true} },
+	} {
+		e := idsOfSessions(t, nil)
+		offer := e.submit(1, &transfer.OfferOp{Key: []byte("k"), Token: anyToken, Blocks: someBlocks(0, 1)})
+		e.step(transfer.Drain{Stop: true})
+		e.isDone(e.submit(1, end(offer)))
+		e.runs(e.submit(1, end(1000)))
+	}
+}

@@ -53,3 +53,58 @@ func TestOnlyAWholeTakeIsBrought(t *testing.T) {
 		}
 	}
 }
+
+// seeksFor has b look in the pipe of a sender that is here, for so long and with so much else, and returns what it is told.
+func seeksFor(t *testing.T, change func(*transfer.MsgSeek)) (*asker, []transfer.Msg) {
+	a := newAsker(t, 0)
+	a.step(transfer.SessionOpened{Session: 1, Engine: "e", Role: transfer.Endpoint, Credits: 1000})
+	a.step(transfer.LayoutSet{Session: 1, Layout: arena(t, 64)})
+	a.step(transfer.Submit{Session: 1, UserData: 1, Op: send})
+	msg := &transfer.MsgSeek{Xfer: 1, Bind: 1, Name: "p", Match: transfer.MatchNext, Room: 256, Deadline: 60 * transfer.Second}
+	change(msg)
+	a.asks(msg)
+	return a, a.said
+}
+
+// TestTimesOfAPeerAreCut: what it says is as long as its clock's hours may be, and no sum of it ends before it began.
+func TestTimesOfAPeerAreCut(t *testing.T) {
+	const ever = transfer.Time(1<<63 - 1)
+	a, _ := seeksFor(t, func(msg *transfer.MsgSeek) { msg.Deadline = ever })
+	for range 10 {
+		a.later(60 * transfer.Second)
+		if len(a.said) > 0 {
+			t.Fatalf("a get that has all the time is told %+v", a.said[0])
+		}
+	}
+	a, _ = seeksFor(t, func(msg *transfer.MsgSeek) { msg.Room, msg.Keep = 1, ever })
+	a.step(transfer.Submit{Session: 1, UserData: 2, Op: &transfer.PutOp{Target: 1, Form: transfer.MatchNext, Bytes: 256, Blocks: blocksOf(0, 256)}})
+	for range 10 {
+		a.later(60 * transfer.Second)
+		if u := a.m.PeerUses(); len(u) != 1 || u[0].Gets != 1 {
+			t.Fatalf("what is kept for all the time is not kept: %+v", u)
+		}
+	}
+}
+
+// TestASeekThatMeansNothingIsRefused: whatever it looks for comes with what that needs, and with nothing else.
+func TestASeekThatMeansNothingIsRefused(t *testing.T) {
+	for what, change := range map[string]func(*transfer.MsgSeek){
+		"tokens of a pipe":  func(msg *transfer.MsgSeek) { msg.Tokens = []uint32{1} },
+		"no tokens to find": func(msg *transfer.MsgSeek) { msg.Buffer, msg.Match = true, transfer.MatchExact },
+		"tokens of a key":   func(msg *transfer.MsgSeek) { msg.Buffer, msg.Match, msg.Tokens = true, transfer.MatchKey, []uint32{1} },
+		"next of a buffer":  func(msg *transfer.MsgSeek) { msg.Buffer = true },
+		"any of a pipe":     func(msg *transfer.MsgSeek) { msg.Match = transfer.MatchAny },
+		"no name":           func(msg *transfer.MsgSeek) { msg.Name = "" },
+		"no match":          func(msg *transfer.MsgSeek) { msg.Buffer, msg.Match = true, 0 },
+	} {
+		_, said := seeksFor(t, change)
+		refused := false
+		for _, msg := range said {
+			r, is := msg.(*transfer.MsgSeekRefuse)
+			refused = refused || is && r.Cause.Reason == transfer.Invalid && r.Retry == 0
+		}
+		if !refused {
+			t.Errorf("%s: b was told %+v", what, said)
+		}
+	}
+}

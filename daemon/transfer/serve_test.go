@@ -196,3 +196,52 @@ func TestAGrantIsRepeated(t *testing.T) {
 		}
 	}
 }
+
+// TestAnOfferSaysWhetherItIsAllOfItsEngine: only then must every block that is asked for have a source here.
+func TestAnOfferSaysWhetherItIsAllOfItsEngine(t *testing.T) {
+	for _, world := range []uint32{1, 2} {
+		a := newAsker(t, 0)
+		a.step(transfer.SessionOpened{Session: 1, Engine: "e", Role: transfer.Worker, TPWorld: world, Credits: 1000})
+		a.step(transfer.LayoutSet{Session: 1, Layout: oneRank(t)})
+		a.step(transfer.Submit{Session: 1, UserData: 50, Op: &transfer.OfferOp{Key: []byte("k"), Token: anyToken, Sealed: true, Blocks: someBlocks(0, 1)}})
+		l := oneRank(t)
+		a.asks(layoutMsg(l))
+		for _, e := range a.m.Step(a.now, transfer.PeerMsg{Node: "b", Epoch: 1, Msg: takeOf(1, l)}) {
+			if p, ok := e.(transfer.MakePlan); ok && p.Whole != (world == 1) {
+				t.Errorf("1 of %d ranks is here, and the plan is whole: %v", world, p.Whole)
+			}
+		}
+		a.plans(1)
+		for _, msg := range a.said {
+			if g, ok := msg.(*transfer.MsgGrant); ok && g.Whole != (world == 1) {
+				t.Errorf("1 of %d ranks is here, and the grant is whole: %v", world, g.Whole)
+			}
+		}
+		if a.granted() == 0 {
+			t.Error("nothing was granted")
+		}
+	}
+}
+
+// TestWhoAsksAgainHearsThatItWaits: the word that it does may have been lost.
+func TestWhoAsksAgainHearsThatItWaits(t *testing.T) {
+	a := newAsker(t, 0)
+	b := site{a, "b", 1}
+	for range 2 {
+		b.asksFor(1, "f", "1", 7, 0, 1)
+		b.waits(1)
+	}
+}
+
+// TestAnAbortedPartLeavesOnce: when its consumer says that it is over before it is fenced, the other parts still count as under way.
+func TestAnAbortedPartLeavesOnce(t *testing.T) {
+	b := offered(t, 1)
+	leg, _ := b.part(1, "1", 7, 0, 2)
+	b.part(2, "1", 7, 1, 2)
+	b.says(&transfer.MsgGo{Xfer: 1})
+	b.step(transfer.SliceSent{Key: transfer.SliceKey{Leg: leg}, Cause: transfer.Cause{Reason: transfer.Corrupt, Text: "a device error"}})
+	b.fails(1)
+	b.step(transfer.Fenced{Leg: leg})
+	b.asksFor(3, "g", "1", 7, 0, 1)
+	b.waits(3)
+}

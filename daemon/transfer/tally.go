@@ -10,9 +10,7 @@ type Tally struct {
 func (m *Machine) Tally() (t Tally) {
 	for _, s := range m.sessions {
 		t.Operations += len(s.ops)
-		if s.role != Endpoint {
-			t.Offers += s.used[quotaOffers]
-		}
+		t.Offers += s.used[quotaOffers]
 	}
 	return t
 }
