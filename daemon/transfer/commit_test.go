@@ -255,3 +255,72 @@ func TestWhoMayNotHaveHeardIsAskedEachTime(t *testing.T) {
 		}
 	}
 }
+
+// TestAnAnswerToNothingChangesNothing: a take that has not ended has said nothing that could be acknowledged, and goes on asking.
+func TestAnAnswerToNothingChangesNothing(t *testing.T) {
+	w := newTaker(t, 0)
+	_, x := w.patient()
+	w.says(&transfer.MsgEndAck{Xfer: x})
+	w.now += 2 * transfer.Second
+	w.step(transfer.Tick{})
+	if len(w.xfers) != 2 {
+		t.Errorf("b was asked %d times, want again after a while", len(w.xfers))
+	}
+}
+
+// TestALateReportOfAnEarlierAttemptAsksForNothing: that the slice is wanted is said already.
+func TestALateReportOfAnEarlierAttemptAsksForNothing(t *testing.T) {
+	w := newTaker(t, 0)
+	user, x := w.patient()
+	w.piece(x, 0, 2, true, nil)
+	leg := transfer.Leg{Peer: "b", Epoch: 1, Xfer: x, End: transfer.Consumer}
+	lost := func(attempt uint32) (asked []uint32) {
+		for _, e := range w.m.Step(w.now, transfer.SliceLanded{Key: transfer.SliceKey{Leg: leg, Slice: 1, Attempt: attempt}, Cause: transfer.Cause{Reason: transfer.Corrupt, Text: "spoiled"}}) {
+			if s, ok := e.(transfer.Send); ok {
+				if r, ok := s.Msg.(*transfer.MsgResend); ok {
+					asked = append(asked, r.Attempt)
+				}
+			}
+		}
+		return asked
+	}
+	for i, want := range [][]uint32{{1}, nil, {2}, nil, nil} {
+		if asked := lost([]uint32{0, 0, 1, 0, 1}[i]); !slices.Equal(asked, want) {
+			t.Errorf("report %d: b was asked for attempts %v, want %v", i, asked, want)
+		}
+	}
+	w.goesOn(user)
+}
+
+// TestThePeerIsToldHowLongItHas: as long as the operation has still, whenever it is asked.
+func TestThePeerIsToldHowLongItHas(t *testing.T) {
+	for _, op := range []transfer.Op{
+		&transfer.TakeOp{Key: []byte("k"), Token: anyToken, Peer: "b", LayerSlot: transfer.NoSlot, Timeout: 10 * transfer.Second, Blocks: blocksOf(0, 10)},
+		&transfer.GetOp{Target: 1, Match: transfer.MatchNext, Room: 10, Timeout: 10 * transfer.Second, Blocks: blocksOf(0, 10)},
+	} {
+		_, get := op.(*transfer.GetOp)
+		role := map[bool]transfer.Role{false: transfer.Worker, true: transfer.Endpoint}[get]
+		a := newAsking(t, role)
+		if get {
+			a.step(1, transfer.Submit{Session: 1, UserData: 1, Op: &transfer.BindOp{Kind: transfer.BindRecv, Name: "p", Peer: "b"}})
+		}
+		var told []transfer.Time
+		look := func(now transfer.Time, ev transfer.Event) {
+			for _, e := range a.m.Step(now, ev) {
+				if s, ok := e.(transfer.Send); ok {
+					switch msg := s.Msg.(type) {
+					case *transfer.MsgTake:
+						told = append(told, msg.Deadline)
+					case *transfer.MsgSeek:
+						told = append(told, msg.Deadline)
+					}
+				}
+			}
+		}
+		look(1, transfer.Submit{Session: 1, UserData: 2, Op: op})
+		look(1+transfer.Second, transfer.Tick{})
+		if want := []transfer.Time{10 * transfer.Second, 9 * transfer.Second}; !slices.Equal(told, want) {
+			t.Errorf("%T: b was told %v, want %v", op, told, want)
+		}
+	}
+}

@@ -106,3 +106,18 @@ func TestTheLastCreditIsSaidToBe(t *testing.T) {
 	m.Step(1, transfer.CreditsReturned{Session: 1, N: 2})
 	last(false)
 }
+
+// TestCreditsOfWhoIsGone: a client may give some back as its session ends.
+func TestCreditsOfWhoIsGone(t *testing.T) {
+	m := transfer.New(transfer.Config{Node: "a", Random: func() uint64 { return 1 }})
+	m.Step(1, transfer.SessionOpened{Session: 1, Engine: "e", Role: transfer.Worker, Credits: 1})
+	for range 2 {
+		m.Step(1, transfer.Submit{Session: 1, UserData: 1, Op: &transfer.WithdrawOp{Target: 100}})
+	}
+	m.Step(1, transfer.SessionClosed{Session: 1})
+	for _, e := range m.Step(1, transfer.CreditsReturned{Session: 1, N: 1}) {
+		if c, ok := e.(transfer.Complete); ok {
+			t.Errorf("it was told %+v", c)
+		}
+	}
+}

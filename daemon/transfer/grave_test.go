@@ -86,3 +86,18 @@ func TestEndedKeysAreForgottenInTime(t *testing.T) {
 	e.now = 26 * transfer.Second
 	left(0)
 }
+
+// TestEndedKeysAreForgotten: all of them in time, also when the last one was offered again meanwhile.
+func TestEndedKeysAreForgotten(t *testing.T) {
+	e := newWatched(t, transfer.Config{})
+	for _, key := range []string{"a", "b", "b", "c"} { // as "b" is offered again, it is remembered no more until it ends
+		e.end(1, key)
+	}
+	if n := e.m.Snapshot().Tombstones; n != 3 {
+		t.Fatalf("%d ended keys are remembered, want 3", n)
+	}
+	e.wait(61)
+	if n := e.m.Snapshot().Tombstones; n != 0 {
+		t.Errorf("%d ended keys are remembered for good", n)
+	}
+}

@@ -1,6 +1,7 @@
 package transfer_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
@@ -99,4 +100,25 @@ func TestEachWordStaysForItsLinger(t *testing.T) {
 	}
 	rx := e.open(3, recv)
 	e.is(e.get(3, rx, 0, 0, 10), transfer.Failed, transfer.Closed, "was closed by its sender")
+}
+
+// TestWhoWaitsHearsTheEndInOrder: those that asked first first, each time alike.
+func TestWhoWaitsHearsTheEndInOrder(t *testing.T) {
+	e := newEnds(t, nil)
+	tx := e.open(1, &transfer.BindOp{Kind: transfer.BindOwn, Name: "n", Capacity: 1 << 10})
+	rx := e.open(2, &transfer.BindOp{Kind: transfer.BindSelect, Name: "n"})
+	var gets []uint64
+	for range 20 {
+		gets = append(gets, e.submit(2, &transfer.GetOp{Target: rx, Match: transfer.MatchAny, Timeout: 1e9}))
+	}
+	e.submit(1, &transfer.CancelOp{Target: tx})
+	var heard []uint64
+	for _, c := range e.done {
+		if c.Session == 2 {
+			heard = append(heard, c.UserData)
+		}
+	}
+	if !slices.Equal(heard, gets) {
+		t.Errorf("the gets %v heard of the end in the order %v", gets, heard)
+	}
 }

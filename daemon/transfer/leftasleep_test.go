@@ -190,4 +190,9 @@ func TestMemoryThatNoLayoutNamesIsDrainedAtOnce(t *testing.T) {
 			t.Errorf("%T: drained %d times", ev, drained)
 		}
 	}
+	for _, e := range m.Step(1, transfer.Submit{Session: 1, UserData: 1, Op: schedOffer("k")}) {
+		if c, ok := e.(transfer.Complete); ok {
+			t.Errorf("an offer of other memory ended: %+v", c)
+		}
+	}
 }

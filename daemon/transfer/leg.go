@@ -22,10 +22,8 @@ func (l *leg) busy() bool {
 	return l.state == legOpen || l.state == legFencing || l.state == legQuarantined
 }
 
+// openLeg notes that the driver is about to hear of a new leg, for the first and only time.
 func (m *Machine) openLeg(l *leg) {
-	if l.state != legNew {
-		return
-	}
 	l.state = legOpen
 	for _, s := range l.ranks {
 		s.legs++

@@ -213,16 +213,12 @@ func (m *Machine) backoff(known bool, times *int) Time {
 
 // deliver hands over what the two ends on this node have to say to each other, and posts from the lanes.
 func (m *Machine) deliver() {
-	for {
-		for i := 0; i < len(m.inbox); i++ {
-			m.message(nil, m.inbox[i])
-			m.inbox[i] = nil
-		}
-		m.inbox = m.inbox[:0]
-		if m.pump(); len(m.inbox) == 0 {
-			return
-		}
+	for i := 0; i < len(m.inbox); i++ { // what is handed over may have more said
+		m.message(nil, m.inbox[i])
+		m.inbox[i] = nil
 	}
+	m.inbox = m.inbox[:0]
+	m.pump() // nobody says anything because of that
 }
 
 // message gives a message to the end that it is for.

@@ -318,3 +318,30 @@ func TestWhatStopsStillEndsWhatItBegan(t *testing.T) {
 		e.runs(e.submit(1, end(1000)))
 	}
 }
+
+// TestWhoIsToldToGoIsNoRankAnyMore: what a scheduler offers from then on is of the session that came in its place.
+func TestWhoIsToldToGoIsNoRankAnyMore(t *testing.T) {
+	e := newEnds(t, nil)
+	for s := transfer.SessionID(1); s <= 2; s++ { // of one rank
+		e.step(transfer.SessionOpened{Session: s, Engine: "e", Instance: "i", Role: transfer.Worker, Credits: 100})
+		e.step(transfer.LayoutSet{Session: s, Layout: oneRank(t)})
+	}
+	e.step(transfer.SessionOpened{Session: 3, Engine: "e", Instance: "i", Role: transfer.Scheduler, Rank: transfer.NoRank, Credits: 100})
+	offer := e.offer(3, "k", 0, 1)
+	if n := e.m.Snapshot().HoldsShared; n != 1 {
+		t.Errorf("one block of one rank is offered, and %d are held", n)
+	}
+	e.step(transfer.SessionClosed{Session: 1, Cause: transfer.Cause{Reason: transfer.Closed, Text: "closed"}})
+	e.runs(offer)
+}
+
+// TestWhoLeavesLongAfterTheRestartIsNotAwaited: only those that are given up as the daemon begins come again by the name of before.
+func TestWhoLeavesLongAfterTheRestartIsNotAwaited(t *testing.T) {
+	r := comeBack(t, transfer.SessionOpened{Resumed: true}, 0, 1)
+	r.runs(r.rank(transfer.SessionOpened{Resumed: true}, 0))
+	r.runs(r.rank(transfer.SessionOpened{Resumed: true}, 1))
+	r.now += 20 * transfer.Second
+	r.runs(r.step(transfer.Tick{}))
+	r.runs(r.step(transfer.SessionClosed{Session: 11, Cause: transfer.Cause{Reason: transfer.PeerGone, Text: "its connection is lost"}}))
+	r.refused(r.submit(schedTake(1)), transfer.Unavailable, `rank 1 of engine "e" has left node "a"`)
+}

@@ -173,11 +173,11 @@ func (m *Machine) seekReserved(k *seeker) {
 func (m *Machine) takeOver(k, old *seeker) {
 	it := old.item
 	k.item, k.matched, k.ticket = it, old.matched, old.ticket
-	if old.item = nil; it.seeker == old {
-		it.seeker = k
-	} else if it.form == MatchKey {
+	if old.item = nil; it.form == MatchKey {
 		it.leave(old)
 		it.read(k)
+	} else {
+		it.seeker = k
 	}
 	m.dropSeeker(old)
 	m.hand(k)

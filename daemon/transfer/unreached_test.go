@@ -62,3 +62,12 @@ func TestWhoIsPutOffAsksAgainInTime(t *testing.T) {
 		}
 	}
 }
+
+// TestAWatchOfWhoIsNotKnownFails: it has not been cancelled by anybody.
+func TestAWatchOfWhoIsNotKnownFails(t *testing.T) {
+	e := newEnds(t, nil)
+	e.step(transfer.SessionOpened{Session: 1, Engine: "e", Role: transfer.Worker, Credits: 100})
+	watch := e.submit(1, &transfer.WatchOp{Key: []byte("k"), Token: anyToken, Peer: "nobody", Timeout: transfer.Second})
+	e.step(transfer.DialFailed{Hint: "nobody", Final: true, Cause: transfer.Cause{Reason: transfer.NotFound, Text: "no peer of that name"}})
+	e.is(watch, transfer.Failed, transfer.NotFound, "no peer of that name")
+}

@@ -53,3 +53,38 @@ func TestWhatFailsWithTheDaemonIsNotReported(t *testing.T) {
 		}
 	}
 }
+
+// TestAnItemThatComesWhileTheDaemonEndsGoesBack: its home might not hear that it was received, and the client is not told that it was.
+func TestAnItemThatComesWhileTheDaemonEndsGoesBack(t *testing.T) {
+	a := newAsking(t, transfer.Endpoint)
+	a.step(1, transfer.Submit{Session: 1, UserData: 1, Op: &transfer.BindOp{Kind: transfer.BindRecv, Name: "p", Peer: "b"}})
+	a.step(1, transfer.Submit{Session: 1, UserData: 2, Op: &transfer.GetOp{
+		Target: 1, Match: transfer.MatchNext, Room: 10, Timeout: transfer.Second, Blocks: blocksOf(0, 10),
+	}})
+	l := arena(t, 4)
+	a.hears(layoutMsg(l))
+	a.hears(&transfer.MsgFound{Xfer: a.xfer, Home: 1, Item: 1, Bytes: 10, Capacity: 10, Key: []byte("i"), Token: anyToken, Taken: true})
+	a.hears(&transfer.MsgGrant{
+		Xfer: a.xfer, Incarnation: 1, Engine: "p", Transport: "tcp", Last: true, Slices: 1, Bytes: 10,
+		Ranks: []transfer.RankRef{{Digest: l.Digest()}}, Blocks: blocksOf(0, 10),
+	})
+	leg := transfer.Leg{Peer: "b", Epoch: 1, Xfer: a.xfer, End: transfer.Consumer}
+	a.step(2, transfer.Planned{Leg: leg, Slices: 1, Bytes: 10})
+	a.step(2, transfer.SliceLanded{Key: transfer.SliceKey{Leg: leg}})
+	a.hears(&transfer.MsgSent{Xfer: a.xfer, Incarnation: 1, Segs: 1})
+	a.step(2, transfer.Drain{Stop: true})
+	a.step(2, transfer.Ending{})
+	said := false
+	for _, e := range a.m.Step(2, transfer.Fenced{Leg: leg}) {
+		switch e := e.(type) {
+		case transfer.Complete:
+			t.Errorf("the client was told %+v", e)
+		case transfer.Send:
+			end, is := e.Msg.(*transfer.MsgEnd)
+			said = said || is && end.Status == transfer.Failed && end.Cause.Reason == transfer.Restarted
+		}
+	}
+	if !said {
+		t.Error("the home was not told that the item was not received")
+	}
+}

@@ -102,3 +102,16 @@ func TestWhatAPeerSaidEndsWithItsChannel(t *testing.T) {
 		t.Errorf("ended with %q", a.end)
 	}
 }
+
+// TestATakeThatItsOwnRankHoldsUpSaysSo: of a rank that does not come to where its blocks are free.
+func TestATakeThatItsOwnRankHoldsUpSaysSo(t *testing.T) {
+	w := newTaker(t, 0)
+	user, x := w.take(5 << 16)
+	w.piece(x, 0, 1, true, nil)
+	w.now += 2 * transfer.Second
+	w.step(transfer.Tick{})
+	w.fenced()
+	if c := w.ends[user]; c.Reason != transfer.Timeout || !strings.Contains(c.Text, "rank 0 of this engine did not reach after = 0x50000 within 1s: its progress is 0x0") {
+		t.Errorf("the take: %+v", c)
+	}
+}

@@ -120,3 +120,15 @@ func TestWhoComesAndGoesPushesNobodyOut(t *testing.T) {
 		t.Error("an instance that was replaced may come back")
 	}
 }
+
+// TestWhoNamesNoInstanceJoinsTheLiveOne: if there is one.
+func TestWhoNamesNoInstanceJoinsTheLiveOne(t *testing.T) {
+	l, key := NewLives[int](), Engine{Name: "e"}
+	if name, mates, err := l.Judge(key, "", false); name != "" || len(mates) != 0 || err != nil {
+		t.Errorf("nobody is there, and it is of instance %q with %v, %v", name, mates, err)
+	}
+	l.Join(key, "i", 1, false)
+	if name, mates, err := l.Judge(key, "", false); name != "i" || len(mates) != 1 || err != nil {
+		t.Errorf("instance i is there, and it is of %q with %v, %v", name, mates, err)
+	}
+}

@@ -199,3 +199,41 @@ func TestTheRankOfWhoCameLaterIsKept(t *testing.T) {
 		t.Errorf("when nobody is awaited it comes back as %+v, %v", k, err)
 	}
 }
+
+// TestWhoHadNoSessionIsNobodyElse: however many sessions are awaited, a client that names none comes as a new one.
+func TestWhoHadNoSessionIsNobodyElse(t *testing.T) {
+	d := newDaemons(t)
+	_, _, _ = d.comes("i", transfer.Worker, 0, 0)
+	d.restart()
+	fresh := Session{Engine: "e", Instance: "i", Role: transfer.Worker, Rank: 1}
+	if !d.roster.MayResume(Return{}, &fresh) {
+		t.Error("it is taken for one that comes back without its secret")
+	}
+	if c := d.roster.Heir(Return{}); c != nil {
+		t.Errorf("its session is continued by %v", c)
+	}
+}
+
+// TestWithoutTheSecretNothingIsInherited: who names another's session is a new one, which has no layout and is asked for nothing of before.
+func TestWithoutTheSecretNothingIsInherited(t *testing.T) {
+	r := New()
+	sched := Session{ID: 1, Engine: "e", Instance: "i", Role: transfer.Scheduler, Rank: transfer.NoRank, Secret: noProof}
+	r.Put(sched, quiet{}, Return{}, nil)
+	worker := Session{ID: 2, Engine: "e", Instance: "i", Role: transfer.Worker, Secret: noProof}
+	r.Put(worker, quiet{}, Return{}, nil)
+	r.HasLayout(2)
+	stranger := Return{ID: 2}
+	stranger.Proof[0] = 1
+	if worker.ID = 3; r.MayResume(stranger, &worker) {
+		t.Error("it may come back as a session whose secret it does not know")
+	}
+	worker.Rank = 1
+	if k := r.Put(worker, quiet{}, stranger, nil); k.Resumed {
+		t.Errorf("it comes back as %+v", k)
+	}
+	for _, s := range r.File().Sessions {
+		if s.ID == 3 && s.Layout {
+			t.Errorf("it has the layout of another: %+v", s)
+		}
+	}
+}
