@@ -324,3 +324,43 @@ func TestThePeerIsToldHowLongItHas(t *testing.T) {
 		}
 	}
 }
+
+// TestASliceThatIsSpoiledLateIsAskedForAgain: as long as nobody was told that it is in place.
+func TestASliceThatIsSpoiledLateIsAskedForAgain(t *testing.T) {
+	w := newTaker(t, 0)
+	user, x := w.patient()
+	w.piece(x, 0, 2, true, nil)
+	w.lands(x, 0, 0)
+	key := transfer.SliceKey{Leg: transfer.Leg{Peer: "b", Epoch: 1, Xfer: x, End: transfer.Consumer}}
+	asked := 0
+	for _, e := range w.m.Step(w.now, transfer.SliceLanded{Key: key, Cause: transfer.Cause{Reason: transfer.Corrupt, Text: "spoiled"}}) {
+		if s, ok := e.(transfer.Send); ok {
+			if r, ok := s.Msg.(*transfer.MsgResend); ok && slices.Equal(r.Slices, []uint32{0}) {
+				asked++
+			}
+		}
+	}
+	w.goesOn(user)
+	w.lands(x, 0, 1)
+	w.says(&transfer.MsgSent{Xfer: x, Incarnation: 1, Segs: 1})
+	w.decided("one of two is spoiled", false)
+	key.Attempt = 1
+	w.step(transfer.SliceLanded{Key: key})
+	w.decided("it came again", true)
+	if asked != 1 {
+		t.Errorf("it was asked for %d times", asked)
+	}
+}
+
+// TestWhatIsOverIsDisowned: a producer that says something of a transfer which nobody here waits for hears that it may let go.
+func TestWhatIsOverIsDisowned(t *testing.T) {
+	for _, msg := range []transfer.Msg{
+		&transfer.MsgAbort{Xfer: 77, Cause: transfer.Cause{Reason: transfer.PeerGone}}, &transfer.MsgSent{Xfer: 77}, &transfer.MsgGrant{Xfer: 77},
+	} {
+		w := newTaker(t, 0)
+		w.says(msg)
+		if end, ok := w.said[77].(*transfer.MsgEnd); !ok || end.Status != transfer.WasCancelled {
+			t.Errorf("%T: b was told %+v", msg, w.said[77])
+		}
+	}
+}

@@ -79,6 +79,8 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("after what was refused: %+v", offers)
 	}
 
+	m.Step(1, transfer.SessionOpened{Session: 4, Engine: "alone", Role: transfer.Scheduler, Rank: transfer.NoRank, Credits: 100})
+	refused(4, take("later", token, 7), transfer.Unavailable, `engine "alone" has no worker on node "a"`)
 	goesOn(3, take("later", token, 7))
 	refused(3, &transfer.ExtendOp{Target: user, Blocks: block(3, 2)}, transfer.Invalid, "is not an offer")
 	elsewhere := take("later", token, 8)

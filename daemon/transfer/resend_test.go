@@ -1,6 +1,7 @@
 package transfer_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
@@ -150,5 +151,49 @@ func TestAGoBeforeItsGrantIsNone(t *testing.T) {
 	a.plans(1)
 	if n := goes(); n != 1 {
 		t.Errorf("%d slices were posted when the consumer was ready, want 1", n)
+	}
+}
+
+// TestWhatIsSentAgainDoesNotStandForTheRest: the producer says that it has sent everything once each slice was sent, not so many of them.
+func TestWhatIsSentAgainDoesNotStandForTheRest(t *testing.T) {
+	a := newAsker(t, 0)
+	a.offers(1)
+	l := oneRank(t)
+	a.asks(layoutMsg(l))
+	a.asks(takeOf(1, l))
+	leg := transfer.Leg{Peer: "b", Epoch: 1, Xfer: 1, End: transfer.Producer}
+	a.step(transfer.Planned{Leg: leg, Slices: 2, Bytes: 8192, Transport: "tcp"})
+	a.asks(&transfer.MsgGo{Xfer: 1})
+	sent := func(slice, attempt uint32) bool {
+		a.step(transfer.SliceSent{Key: transfer.SliceKey{Leg: leg, Slice: slice, Attempt: attempt}})
+		return a.saysAll()
+	}
+	if sent(0, 0) {
+		t.Error("one of two slices was sent, and b was told that it is all")
+	}
+	a.asks(&transfer.MsgResend{Xfer: 1, Attempt: 1, Slices: []uint32{0}})
+	if sent(0, 1) {
+		t.Error("one of two slices was sent twice, and b was told that it is all")
+	}
+	if !sent(1, 0) {
+		t.Errorf("both slices were sent, and b was told %+v", a.said)
+	}
+}
+
+// saysAll says whether b was told in the last step that everything was sent.
+func (a *asker) saysAll() bool {
+	return slices.ContainsFunc(a.said, func(msg transfer.Msg) bool { _, is := msg.(*transfer.MsgSent); return is })
+}
+
+// TestOfNothingAllIsSent: a take that finds no byte to move is told so as soon as its consumer is ready.
+func TestOfNothingAllIsSent(t *testing.T) {
+	a := newAsker(t, 0)
+	a.offers(1)
+	l := oneRank(t)
+	a.asks(layoutMsg(l))
+	a.asks(takeOf(1, l))
+	a.step(transfer.Planned{Leg: transfer.Leg{Peer: "b", Epoch: 1, Xfer: 1, End: transfer.Producer}, Transport: "tcp"})
+	if a.asks(&transfer.MsgGo{Xfer: 1}); !a.saysAll() {
+		t.Errorf("b was told %+v", a.said)
 	}
 }

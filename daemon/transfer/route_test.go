@@ -150,3 +150,17 @@ func TestWhereAnAddressLedGoesWithThePeer(t *testing.T) {
 		t.Errorf("%d addresses are remembered though nobody asks for them", n)
 	}
 }
+
+// TestWhoGoesTakesNobodyAlong: others still wait for the address, which is dialed again, and are sent on.
+func TestWhoGoesTakesNobodyAlong(t *testing.T) {
+	f := newFar(t)
+	f.dials("10.0.0.5:1")
+	f.watches("10.0.0.5:1")
+	f.does(transfer.DialFailed{Hint: "10.0.0.5:1", Cause: transfer.Cause{Reason: transfer.PeerGone, Text: "refused"}})
+	f.cancel(3)
+	f.now += transfer.Second
+	if dialed, _, _ := f.does(transfer.Tick{}); len(dialed) != 1 {
+		t.Errorf("%q are dialed", dialed)
+	}
+	f.leads("b", "10.0.0.5:1")
+}

@@ -80,3 +80,33 @@ func leastOf10(prepare func(run int) func()) (least time.Duration) {
 	}
 	return least
 }
+
+// TestAnEndIsSaidToBeClosedForAWhile: again and again until its home says that it has heard, but not for ever.
+func TestAnEndIsSaidToBeClosedForAWhile(t *testing.T) {
+	for _, heard := range []bool{false, true} {
+		a := newAsking(t, transfer.Endpoint)
+		a.step(1, transfer.Submit{Session: 1, UserData: 1, Op: &transfer.BindOp{Kind: transfer.BindRecv, Name: "p", Peer: "b"}})
+		a.step(1, transfer.Submit{Session: 1, UserData: 2, Op: &transfer.GetOp{Target: 1, Match: transfer.MatchNext, Timeout: transfer.Second}})
+		said := 0
+		look := func(now transfer.Time, ev transfer.Event) {
+			for _, e := range a.m.Step(now, ev) {
+				s, ok := e.(transfer.Send)
+				if !ok {
+					continue
+				}
+				if u, ok := s.Msg.(*transfer.MsgUnbind); ok {
+					if said++; heard && said == 3 {
+						a.m.Step(now, transfer.PeerMsg{Node: "b", Epoch: 1, Msg: &transfer.MsgUnbindAck{Bind: u.Bind}})
+					}
+				}
+			}
+		}
+		look(1, transfer.Submit{Session: 1, UserData: 3, Op: &transfer.CancelOp{Target: 1}})
+		for second := range transfer.Time(60) {
+			look(1+second*transfer.Second, transfer.Tick{})
+		}
+		if want := map[bool]int{false: 11, true: 3}[heard]; said != want {
+			t.Errorf("heard: %v; said %d times, want %d", heard, said, want)
+		}
+	}
+}

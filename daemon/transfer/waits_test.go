@@ -58,3 +58,51 @@ func TestOneWaitForProgress(t *testing.T) {
 		t.Errorf("%d waits are left", n)
 	}
 }
+
+// TestProgressDoesNotGoBack: what was written stays written, whatever a client says later.
+func TestProgressDoesNotGoBack(t *testing.T) {
+	w := newTaker(t, 0)
+	w.step(transfer.Progress{Session: 1, Value: 5 << 16})
+	w.step(transfer.Progress{Session: 1, Value: 3 << 16})
+	_, x := w.take(5 << 16)
+	w.piece(x, 0, 1, true, nil)
+	if _, ok := w.said[x].(*transfer.MsgGo); !ok {
+		t.Errorf("the rank was far enough, and b was told %+v", w.said[x])
+	}
+}
+
+// TestLayersAreOfTheRankThatWritesThem one by one: another rank's blocks of the same offer, which are written all at once, go when they are.
+func TestLayersAreOfTheRankThatWritesThem(t *testing.T) {
+	a, l := newAsker(t, 0), oneRank(t)
+	for rank := range uint32(2) {
+		s := transfer.SessionID(rank + 1)
+		a.step(transfer.SessionOpened{Session: s, Engine: "e", Instance: "i", Role: transfer.Worker, Rank: rank, TPWorld: 2, Credits: 100})
+		a.step(transfer.LayoutSet{Session: s, Layout: l})
+	}
+	for rank := range uint32(2) {
+		a.step(transfer.Submit{Session: transfer.SessionID(rank + 1), UserData: 1, Op: &transfer.OfferOp{
+			Key: []byte("k"), Token: anyToken, Sealed: true, Layered: rank == 1, After: 1 << 16, Blocks: someBlocks(0, 1),
+		}})
+	}
+	a.asks(layoutMsg(l))
+	a.asks(takeOf(1, l))
+	a.begins(1)
+	a.step(transfer.Planned{Leg: transfer.Leg{Peer: "b", Epoch: 1, Xfer: 1, End: transfer.Producer}, Slices: 2, Bytes: 8192, Transport: "tcp", Marks: []transfer.Mark{{}, {First: 1, SrcRank: 1}}})
+	posted := 0
+	step := func(ev transfer.Event) {
+		for _, e := range a.m.Step(a.now, ev) {
+			if p, ok := e.(transfer.Post); ok {
+				posted += len(p.Keys)
+			}
+		}
+	}
+	step(transfer.PeerMsg{Node: "b", Epoch: 1, Msg: &transfer.MsgGo{Xfer: 1}})
+	for _, c := range []struct {
+		rank, progress uint64
+		want           int
+	}{{0, 1 << 16, 1}, {1, 1 << 16, 1}, {1, 1<<16 | 1, 2}} {
+		if step(transfer.Progress{Session: transfer.SessionID(c.rank + 1), Value: c.progress}); posted != c.want {
+			t.Errorf("rank %d is at %#x, and %d slices were posted, want %d", c.rank, c.progress, posted, c.want)
+		}
+	}
+}

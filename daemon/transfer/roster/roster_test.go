@@ -237,3 +237,56 @@ func TestWithoutTheSecretNothingIsInherited(t *testing.T) {
 		}
 	}
 }
+
+// TestASchedulerThatComesBackIsTheOneOfBefore: however often, and unless another worker came meanwhile, which it may not have in mind.
+func TestASchedulerThatComesBackIsTheOneOfBefore(t *testing.T) {
+	d := newDaemons(t)
+	a, _, _ := d.comes("i", transfer.Worker, 0, 0)
+	s, _, _ := d.comes("i", transfer.Scheduler, transfer.NoRank, 0)
+	var k Known
+	for range 3 {
+		d.restart()
+		a, _, _ = d.comes("i", transfer.Worker, 0, a)
+		if s, k, _ = d.comes("i", transfer.Scheduler, transfer.NoRank, s); !k.Resumed || k.Changed {
+			t.Errorf("it comes back as %+v", k)
+		}
+	}
+	d.restart()
+	_, _, _ = d.comes("i", transfer.Worker, 1, 0)
+	if _, k, _ = d.comes("i", transfer.Scheduler, transfer.NoRank, s); !k.Resumed || !k.Changed {
+		t.Errorf("another worker came, and it comes back as %+v", k)
+	}
+}
+
+// TestALayoutIsOfTheSessionThatHadIt: whoever comes in its place is awaited with one, and nobody else is.
+func TestALayoutIsOfTheSessionThatHadIt(t *testing.T) {
+	for _, had := range []bool{false, true} {
+		d := newDaemons(t)
+		a, _, _ := d.comes("i", transfer.Worker, 0, 0)
+		if had && !d.roster.HasLayout(a) {
+			t.Error("there is no such session")
+		}
+		d.restart()
+		_, _, _ = d.comes("i", transfer.Worker, 0, 0)
+		d.restart()
+		if away := d.roster.Awaited(1).Sessions; len(away) != 1 || away[0].Layout != had {
+			t.Errorf("it had a layout: %v; awaited are %+v", had, away)
+		}
+	}
+}
+
+// TestAnHeirIsFoundByWhatItsClientHadBefore: by its name and its secret.
+func TestAnHeirIsFoundByWhatItsClientHadBefore(t *testing.T) {
+	d := newDaemons(t)
+	a, _, _ := d.comes("i", transfer.Worker, 0, 0)
+	d.restart()
+	_, _, _ = d.comes("i", transfer.Worker, 0, a)
+	if c := d.roster.Heir(Return{ID: a}); c != (quiet{}) {
+		t.Errorf("its session is continued by %v", c)
+	}
+	stranger := Return{ID: a}
+	stranger.Proof[0] = 1
+	if c := d.roster.Heir(stranger); c != nil {
+		t.Errorf("a stranger is shown %v", c)
+	}
+}
