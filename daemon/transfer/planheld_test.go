@@ -105,3 +105,15 @@ func TestMissingIsASet(t *testing.T) {
 	}
 	w.empty()
 }
+
+// TestAPlanThatFailsSaysWhy: the take ends for that reason, and not because the plan is of nothing.
+func TestAPlanThatFailsSaysWhy(t *testing.T) {
+	w := newTaker(t, 0)
+	user, x := w.take(0)
+	w.grants(x, 0, 1)
+	w.planned(x, 0, transfer.Planned{Cause: transfer.Cause{Reason: transfer.Unavailable, Text: "the transport is gone"}})
+	w.fenced()
+	if c := w.ends[user]; c.Status != transfer.Failed || c.Reason != transfer.Unavailable || c.Text != "the transport is gone" {
+		t.Errorf("the take: %+v", c)
+	}
+}

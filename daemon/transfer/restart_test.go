@@ -345,3 +345,19 @@ func TestWhoLeavesLongAfterTheRestartIsNotAwaited(t *testing.T) {
 	r.runs(r.step(transfer.SessionClosed{Session: 11, Cause: transfer.Cause{Reason: transfer.PeerGone, Text: "its connection is lost"}}))
 	r.refused(r.submit(schedTake(1)), transfer.Unavailable, `rank 1 of engine "e" has left node "a"`)
 }
+
+// TestATakeOfBeforeIsRefusedOnce: where there is no room to tell that it failed, that is its end.
+func TestATakeOfBeforeIsRefusedOnce(t *testing.T) {
+	m := transfer.New(transfer.Config{Node: "a", Random: func() uint64 { return 1 }})
+	m.Step(1, transfer.SessionOpened{Session: 1, Engine: "e", Role: transfer.Worker, Credits: transfer.MostCompletions - 1})
+	m.Step(1, transfer.LayoutSet{Session: 1, Layout: oneRank(t)})
+	take := schedTake(1)
+	take.Restarted = true
+	for range 2 {
+		end := ended(m.Step(1, transfer.Submit{Session: 1, UserData: 1, Op: take}))
+		if len(end) != 1 || end[0].Reason != transfer.Quota {
+			t.Errorf("it ended %+v", end)
+		}
+		m.Step(1, transfer.CreditsReturned{Session: 1, N: 1})
+	}
+}

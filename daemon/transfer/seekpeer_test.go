@@ -108,3 +108,27 @@ func TestASeekThatMeansNothingIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestAnEndStaysWithItsHome: what it has met first, whatever is said of another one meanwhile.
+func TestAnEndStaysWithItsHome(t *testing.T) {
+	a := newAsking(t, transfer.Endpoint)
+	a.step(1, transfer.Submit{Session: 1, UserData: 1, Op: &transfer.BindOp{Kind: transfer.BindRecv, Name: "p", Peer: "b"}})
+	seeks := func(user uint64) (home, base, seq uint64) {
+		for _, e := range a.m.Step(2, transfer.Submit{Session: 1, UserData: user, Op: &transfer.GetOp{Target: 1, Match: transfer.MatchNext, Seq: user, Timeout: transfer.Second}}) {
+			if s, ok := e.(transfer.Send); ok {
+				if msg, ok := s.Msg.(*transfer.MsgSeek); ok {
+					a.xfer, home, base, seq = msg.Xfer, msg.Home, msg.Base, msg.Seq
+				}
+			}
+		}
+		return home, base, seq
+	}
+	if home, base, seq := seeks(2); home != 0 || base != 0 || seq != 2 {
+		t.Errorf("it looks for item %d in home %d from %d on before it has met any", seq, home, base)
+	}
+	a.hears(&transfer.MsgSeekParked{Xfer: a.xfer, Home: 5, Base: 100})
+	a.hears(&transfer.MsgSeekParked{Xfer: a.xfer, Home: 6, Base: 200})
+	if home, base, seq := seeks(3); home != 5 || base != 100 || seq != 103 {
+		t.Errorf("it looks for item %d in home %d from %d on, want 103 in 5 from 100 on", seq, home, base)
+	}
+}

@@ -1,6 +1,7 @@
 package transfer_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/kvpipe/kvpipe/daemon/layout"
@@ -54,6 +55,24 @@ func TestAgesGoOn(t *testing.T) {
 		}
 		if len(s.Transfers) == 0 {
 			t.Error("there is no take")
+		}
+	}
+}
+
+// TestLimitsAreShownToWhomTheyBind: ranks have offers, and ends of pipes have items.
+func TestLimitsAreShownToWhomTheyBind(t *testing.T) {
+	for role, want := range map[transfer.Role][]string{
+		transfer.Worker:   {"limits.inflight", "limits.offers", "limits.block_ids"},
+		transfer.Endpoint: {"limits.inflight", "limits.items", "limits.block_ids", "limits.pipes"},
+	} {
+		m := transfer.New(transfer.Config{Node: "a", Random: func() uint64 { return 1 }})
+		m.Step(1, transfer.SessionOpened{Session: 1, Engine: "e", Role: role, Credits: 100})
+		var keys []string
+		for _, q := range m.Snapshot().Sessions[0].Quotas {
+			keys = append(keys, q.Key)
+		}
+		if !slices.Equal(keys, want) {
+			t.Errorf("a %s is shown %q, want %q", role, keys, want)
 		}
 	}
 }

@@ -290,3 +290,20 @@ func TestAnHeirIsFoundByWhatItsClientHadBefore(t *testing.T) {
 		t.Errorf("a stranger is shown %v", c)
 	}
 }
+
+// busy is a client that has submitted something.
+type busy struct{}
+
+func (busy) Submitted() bool { return true }
+
+// TestOnlyWhoAskedForSomethingHadOthersInMind: another worker that comes changes nothing for a scheduler that has submitted nothing.
+func TestOnlyWhoAskedForSomethingHadOthersInMind(t *testing.T) {
+	for _, c := range []Client{quiet{}, busy{}} {
+		r := New()
+		r.Put(Session{ID: 1, Engine: "e", Instance: "i", Role: transfer.Scheduler, Rank: transfer.NoRank}, c, Return{}, nil)
+		worker := Session{ID: 2, Engine: "e", Instance: "i", Role: transfer.Worker}
+		if changed := r.Another(&worker, r.Put(worker, quiet{}, Return{}, nil)); changed != c.Submitted() {
+			t.Errorf("it has submitted something: %v, and is changed: %v", c.Submitted(), changed)
+		}
+	}
+}
