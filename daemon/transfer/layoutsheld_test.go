@@ -55,3 +55,33 @@ func TestLayoutsGoWithTheChannel(t *testing.T) {
 		t.Errorf("b is gone; %d layouts of it are kept, and %d that it was told", known, told)
 	}
 }
+
+// TestALayoutThatRanksShareIsSentOnce: whoever asks for it asks with a few bytes, however many ranks have it.
+func TestALayoutThatRanksShareIsSentOnce(t *testing.T) {
+	a, l := newAsker(t, 0), oneRank(t)
+	for rank := range uint32(2) {
+		s := transfer.SessionID(rank + 1)
+		a.step(transfer.SessionOpened{Session: s, Engine: "e", Instance: "i", Role: transfer.Worker, Rank: rank, TPWorld: 2, Credits: 100})
+		a.step(transfer.LayoutSet{Session: s, Layout: l})
+	}
+	for rank := range uint32(2) {
+		a.step(transfer.Submit{Session: transfer.SessionID(rank + 1), UserData: 1, Op: &transfer.OfferOp{Key: []byte("k"), Token: anyToken, Sealed: true, Blocks: someBlocks(0, 1)}})
+	}
+	a.asks(layoutMsg(l))
+	a.asks(takeOf(1, l))
+	a.begins(1)
+	a.plans(1)
+	for range 2 {
+		a.later(10 * transfer.Second / 16)
+		a.asks(&transfer.MsgNeedLayout{Xfer: 1, End: transfer.Consumer, Digests: [][32]byte{l.Digest(), l.Digest()}})
+		sent := 0
+		for _, msg := range a.said {
+			if _, ok := msg.(*transfer.MsgLayout); ok {
+				sent++
+			}
+		}
+		if sent != 1 {
+			t.Errorf("the layout was sent %d times", sent)
+		}
+	}
+}

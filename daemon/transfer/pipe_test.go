@@ -302,6 +302,7 @@ func TestPipeEnds(t *testing.T) {
 		again := e.submit(3, recv)
 		e.isDone(e.get(3, again, 0, 0, 10))
 		e.isDone(e.get(3, again, 1, 0, 10))
+		e.is(e.get(3, again, 0, 0, 10), transfer.Failed, transfer.Invalid, "item 0 is not there any more")
 	})
 	t.Run("session dies", func(t *testing.T) {
 		e := newEnds(t, nil)
