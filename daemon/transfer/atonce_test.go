@@ -93,3 +93,36 @@ func TestNothingMovesAtOnceWithoutRoomForItsEnd(t *testing.T) {
 		}
 	}
 }
+
+// TestOfAnotherModelNothingMovesAtOnce: nor ever.
+func TestOfAnotherModelNothingMovesAtOnce(t *testing.T) {
+	m := transfer.New(transfer.Config{Node: "a", AtOnce: 4, Random: func() uint64 { return 1 }})
+	m.Step(1, transfer.SessionOpened{Session: 1, Engine: "p", Role: transfer.Worker, Credits: 100})
+	m.Step(1, transfer.LayoutSet{Session: 1, Layout: oneRank(t)})
+	m.Step(1, transfer.SessionOpened{Session: 2, Engine: "c", Role: transfer.Worker, Credits: 100})
+	m.Step(1, transfer.LayoutSet{Session: 2, Layout: otherModel(t)})
+	m.Step(1, transfer.Submit{Session: 1, UserData: 1, Op: &transfer.OfferOp{Key: []byte("k"), Token: anyToken, Sealed: true, Blocks: someBlocks(0, 2)}})
+	refused := false
+	for _, e := range m.Step(1, transfer.Submit{Session: 2, UserData: 1, Op: &transfer.TakeOp{
+		Key: []byte("k"), Token: anyToken, TakeID: 1, LayerSlot: transfer.NoSlot, Blocks: someBlocks(8, 2),
+	}}) {
+		switch e := e.(type) {
+		case *transfer.MoveNow, transfer.MakePlan:
+			t.Errorf("it begins: %+v", e)
+		case transfer.Complete:
+			refused = e.Reason == transfer.Incompatible
+		}
+	}
+	if !refused {
+		t.Error("it was not refused")
+	}
+}
+
+// otherModel is oneRank of another model.
+func otherModel(tb testing.TB) *layout.Layout {
+	l, err := layout.New(oneRank(tb).Views(), []layout.Field{{Key: "model", Value: "another"}}, nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return l
+}

@@ -232,8 +232,12 @@ func TestAWriteThatFailedPutsNoLayerInPlace(t *testing.T) {
 			written.Cause = transfer.Cause{Reason: transfer.Corrupt, Text: "a device error"}
 		}
 		w.step(written)
+		w.fenced()
 		if told := w.layers > 0; told == fails {
 			t.Errorf("the write failed: %v, and %d layers are said to be in place", fails, w.layers)
+		}
+		if c := w.ends[50]; fails && (c.Status != transfer.Failed || c.Reason != transfer.Corrupt || c.Text != "a device error") {
+			t.Errorf("the write failed, and the take: %+v", c)
 		}
 	}
 }

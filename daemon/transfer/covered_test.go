@@ -2,6 +2,7 @@ package transfer_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/kvpipe/kvpipe/daemon/layout"
@@ -18,7 +19,7 @@ func TestTokensBetweenPiecesAreMissing(t *testing.T) {
 	x := w.xfers[0]
 	for seg, token := range []uint32{0, 2} {
 		w.says(&transfer.MsgGrant{
-			Xfer: x, Seg: uint32(seg), Incarnation: 1, Engine: "p", Transport: "tcp", Last: seg == 1, Slices: 1, Bytes: 4096,
+			Xfer: x, Seg: uint32(seg), Incarnation: 1, Engine: "p", Transport: "tcp", Last: seg == 1, Slices: 1, Bytes: 4096, Tokens: 2*uint32(seg) + 1,
 			Ranks: []transfer.RankRef{{Digest: oneRank(t).Digest()}}, Blocks: []layout.BlockList{{FirstToken: token, NTokens: 1, IDs: []uint32{token}}},
 		})
 		w.planned(x, uint32(seg), transfer.Planned{Slices: 1, Bytes: 4096})
@@ -29,6 +30,8 @@ func TestTokensBetweenPiecesAreMissing(t *testing.T) {
 	want := []layout.Run{{First: 21, Count: 1}}
 	if c, ended := w.ends[1]; !ended || c.Status != transfer.Failed || c.Reason != transfer.NotFound || !slices.Equal(c.Failed, want) {
 		t.Errorf("the take ended %+v, want it to lack %v", c, want)
+	} else if strings.Contains(c.Text, " (it has") {
+		t.Errorf("what lacks a token in its middle, and has the last one, says %q", c.Text)
 	}
 }
 

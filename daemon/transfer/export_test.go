@@ -100,3 +100,6 @@ func (m *Machine) Known(node string) int { return len(m.peers[node].knows) }
 
 // Routes is how many names and addresses of peers are remembered.
 func (m *Machine) Routes() int { return len(m.routes) }
+
+// ParkedAt is how many takes wait under a key.
+func (m *Machine) ParkedAt(key string) int { return len(m.parked[key]) }

@@ -281,3 +281,15 @@ func withViews(t *testing.T, n uint64, layers uint32) *layout.Layout {
 	}
 	return l
 }
+
+// TestAGrantOfAnotherModelEndsTheTake: whatever its producer makes of it.
+func TestAGrantOfAnotherModelEndsTheTake(t *testing.T) {
+	w := newTaker(t, 0)
+	user, x := w.take(0)
+	w.says(layoutMsg(otherModel(t)))
+	w.grants(x, 0, 1, otherModel(t))
+	w.fenced()
+	if c := w.ends[user]; c.Status != transfer.Failed || c.Reason != transfer.Incompatible || !strings.Contains(c.Text, `fingerprint field "model"`) {
+		t.Errorf("the take: %+v", c)
+	}
+}

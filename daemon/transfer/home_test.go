@@ -122,3 +122,19 @@ func TestWhoWaitsHearsTheEndInOrder(t *testing.T) {
 		t.Errorf("the gets %v heard of the end in the order %v", gets, heard)
 	}
 }
+
+// TestALongLingerIsCut: to what the configuration allows.
+func TestALongLingerIsCut(t *testing.T) {
+	e := newEnds(t, func(c *transfer.Config) { c.MaxLease = 10 * transfer.Second })
+	tx := e.open(1, &transfer.BindOp{Kind: transfer.BindSend, Name: "p", Capacity: 1 << 20, Linger: 3600 * transfer.Second})
+	e.put(1, tx, 0, 10, "")
+	e.step(transfer.SessionClosed{Session: 1, Died: true, Cause: transfer.Cause{Reason: transfer.PeerGone, Text: "killed"}})
+	e.pass(9 * transfer.Second)
+	if n := e.m.Items(); n != 1 {
+		t.Errorf("%d items are left within the linger, want 1", n)
+	}
+	e.pass(2 * transfer.Second)
+	if n := e.m.Items(); n != 0 {
+		t.Errorf("%d items are left after it", n)
+	}
+}

@@ -34,3 +34,23 @@ func TestItemsLieInPagedBlocks(t *testing.T) {
 		}
 	}
 }
+
+// TestBlocksOfAnItemAreItsBytes: no more of them, no fewer, and of the arena.
+func TestBlocksOfAnItemAreItsBytes(t *testing.T) {
+	two := append(blocksOf(0, 10), blocksOf(1, 10)...)
+	later := blocksOf(0, 10)
+	later[0].FirstToken = 1
+	for want, op := range map[string]*transfer.PutOp{
+		"id 5000 at position 0":            {Bytes: 10, Blocks: blocksOf(5000, 10)},
+		"one list must cover the 20 bytes": {Bytes: 20, Blocks: blocksOf(0, 10)},
+		"one list must cover the 10 bytes": {Bytes: 10, Blocks: two},
+		"one list must cover the 0 bytes":  {Blocks: blocksOf(0, 10)},
+		"one list must cover the 9 bytes":  {Bytes: 9},
+		"cover the 10 bytes from 0":        {Bytes: 10, Blocks: later},
+	} {
+		e := newEnds(t, nil)
+		tx := e.open(1, send)
+		op.Target, op.Form = tx, transfer.MatchNext
+		e.is(e.submit(1, op), transfer.Failed, transfer.Invalid, want)
+	}
+}

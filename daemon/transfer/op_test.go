@@ -142,3 +142,27 @@ func TestSessionsForgetWhatHasEnded(t *testing.T) {
 		t.Errorf("after its end the worker is told about %d operations and the scheduler about %d", m.Uses(1), m.Uses(2))
 	}
 }
+
+// TestNewsOfWhoIsNotKnown: clients and peers go while events of theirs are on their way. Nothing comes of those.
+func TestNewsOfWhoIsNotKnown(t *testing.T) {
+	m := transfer.New(transfer.Config{Node: "a", Random: func() uint64 { return 1 }})
+	cause := transfer.Cause{Reason: transfer.PeerGone, Text: "gone"}
+	legs := []transfer.Leg{{Peer: "nobody", Epoch: 7, Xfer: 9, End: transfer.Producer}, {Xfer: 9, End: transfer.Consumer}}
+	events := []transfer.Event{
+		transfer.Submit{Session: 99, Op: &transfer.WithdrawOp{}}, transfer.Submit{Session: 99, Op: schedTake(1)}, transfer.LayoutSet{Session: 99, Layout: oneRank(t)},
+		transfer.SessionClosed{Session: 99, Cause: cause}, transfer.Progress{Session: 99, Value: 1}, transfer.CreditsReturned{Session: 99, N: 1},
+		transfer.RegionRemoved{Session: 99, Region: 1}, transfer.RegionInvalidated{Session: 99, Region: 1}, transfer.RegionRevalidated{Session: 99, Region: 1},
+		transfer.PeerDown{Node: "nobody", Epoch: 7, Cause: cause}, transfer.LinkLost{Node: "nobody", Epoch: 7}, transfer.DialFailed{Hint: "nobody", Final: true, Cause: cause},
+		transfer.PeerMsg{Node: "nobody", Epoch: 7, Msg: takeOf(1, oneRank(t))},
+	}
+	for _, leg := range legs {
+		key := transfer.SliceKey{Leg: leg}
+		events = append(events, transfer.Planned{Leg: leg}, transfer.Fenced{Leg: leg}, transfer.Fenced{Leg: leg, Cause: cause},
+			transfer.InlineRead{Leg: leg}, transfer.InlineWritten{Leg: leg}, transfer.SliceSent{Key: key}, transfer.SliceLanded{Key: key})
+	}
+	for _, ev := range events {
+		if effects := m.Step(1, ev); len(effects) > 0 {
+			t.Errorf("%T: %+v", ev, effects)
+		}
+	}
+}

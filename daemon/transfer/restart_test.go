@@ -361,3 +361,33 @@ func TestATakeOfBeforeIsRefusedOnce(t *testing.T) {
 		m.Step(1, transfer.CreditsReturned{Session: 1, N: 1})
 	}
 }
+
+// TestASessionIsToldToGoOnce: however many come in its place while it has not gone.
+func TestASessionIsToldToGoOnce(t *testing.T) {
+	m := transfer.New(transfer.Config{Node: "a", Random: func() uint64 { return 1 }})
+	told := map[transfer.SessionID]int{}
+	for s := transfer.SessionID(1); s <= 4; s++ { // of one rank
+		for _, e := range m.Step(1, transfer.SessionOpened{Session: s, Engine: "e", Instance: "i", Role: transfer.Worker, Credits: 100}) {
+			if end, ok := e.(transfer.EndSession); ok {
+				told[end.Session]++
+			}
+		}
+	}
+	if len(told) != 3 || told[1] != 1 || told[2] != 1 || told[3] != 1 {
+		t.Errorf("told to go were %v, want each but the last, once", told)
+	}
+}
+
+// TestOnlyItsOwnerBringsASessionBack: whoever else names the engine, the instance and the rank is another engine, and no newer instance of this one.
+func TestOnlyItsOwnerBringsASessionBack(t *testing.T) {
+	r := comeBack(t, transfer.SessionOpened{Resumed: true}, 0, 1)
+	r.runs(r.rank(transfer.SessionOpened{Resumed: true}, 0))
+	r.runs(r.submit(schedTake(1)))
+	for s, instance := range map[transfer.SessionID]string{50: "i", 51: "j"} {
+		r.runs(r.step(transfer.SessionOpened{Session: s, Engine: "e", Owner: "another", Instance: instance, Role: transfer.Worker, Rank: 1, TPWorld: 2, Credits: 100}))
+		r.runs(r.step(transfer.LayoutSet{Session: s, Layout: oneRank(t)}))
+		r.waits(true)
+	}
+	r.runs(r.rank(transfer.SessionOpened{Resumed: true}, 1))
+	r.waits(false)
+}

@@ -34,22 +34,34 @@ func TestAGetThatHeardNothingIsToldAgain(t *testing.T) {
 	t.Errorf("b was told %+v, want what was found and its grant", a.said)
 }
 
-// TestOnlyAWholeTakeIsBrought: one that does not say into which rank's memory, or into more than one, waits for its MsgTake.
+// TestOnlyAWholeTakeIsBrought: one that does not say into which rank's memory, or not into enough of it, waits for its MsgTake, which is refused.
 func TestOnlyAWholeTakeIsBrought(t *testing.T) {
-	for ranks := range 3 {
-		a, l := newAsker(t, 0), arena(t, 64)
+	l := arena(t, 64)
+	for what, c := range map[string]struct {
+		change func(*transfer.MsgTake)
+		whole  bool
+	}{
+		"all of it":      {func(*transfer.MsgTake) {}, true},
+		"no rank":        {func(b *transfer.MsgTake) { b.Ranks = nil }, false},
+		"two ranks":      {func(b *transfer.MsgTake) { b.Ranks = append(b.Ranks, transfer.RankRef{Rank: 1, Digest: l.Digest()}) }, false},
+		"unknown memory": {func(b *transfer.MsgTake) { b.Ranks[0].Digest[0]++ }, false},
+		"no blocks":      {func(b *transfer.MsgTake) { b.Blocks = nil }, false},
+		"two lists":      {func(b *transfer.MsgTake) { b.Blocks = append(b.Blocks, b.Blocks...) }, false},
+		"too few blocks": {func(b *transfer.MsgTake) { b.Blocks[0].IDs = b.Blocks[0].IDs[:1] }, false},
+		"a later token":  {func(b *transfer.MsgTake) { b.Blocks[0].FirstToken = 1 }, false},
+		"no such group":  {func(b *transfer.MsgTake) { b.Blocks[0].Group = 9 }, false},
+	} {
+		a := newAsker(t, 0)
 		a.step(transfer.SessionOpened{Session: 1, Engine: "e", Role: transfer.Endpoint, Credits: 1000})
 		a.step(transfer.LayoutSet{Session: 1, Layout: l})
 		a.step(transfer.Submit{Session: 1, UserData: 1, Op: send})
-		a.step(transfer.Submit{Session: 1, UserData: 2, Op: &transfer.PutOp{Target: 1, Form: transfer.MatchNext, Bytes: 256, Blocks: blocksOf(0, 256)}})
+		a.step(transfer.Submit{Session: 1, UserData: 2, Op: &transfer.PutOp{Target: 1, Form: transfer.MatchNext, Bytes: 512, Blocks: blocksOf(0, 512)}})
 		a.asks(layoutMsg(l))
-		take := &transfer.MsgTake{Engine: "f", Parts: 1, Blocks: blocksOf(0, 256)}
-		for rank := range ranks {
-			take.Ranks = append(take.Ranks, transfer.RankRef{Rank: uint32(rank), Digest: l.Digest()})
-		}
-		a.asks(&transfer.MsgSeek{Xfer: 1, Bind: 1, Name: "p", Match: transfer.MatchNext, Room: 256, Deadline: 60 * transfer.Second, Take: take})
-		if found, ok := a.said[0].(*transfer.MsgFound); !ok || found.Taken != (ranks == 1) || len(a.begun) > 0 != found.Taken {
-			t.Errorf("%d ranks: b was told %+v, and %v were begun", ranks, a.said[0], a.begun)
+		take := &transfer.MsgTake{Engine: "f", Parts: 1, Ranks: []transfer.RankRef{{Digest: l.Digest()}}, Blocks: blocksOf(0, 512)}
+		c.change(take)
+		a.asks(&transfer.MsgSeek{Xfer: 1, Bind: 1, Name: "p", Match: transfer.MatchNext, Room: 512, Deadline: 60 * transfer.Second, Take: take})
+		if found, ok := a.said[0].(*transfer.MsgFound); !ok || found.Taken != c.whole || len(a.begun) > 0 != c.whole {
+			t.Errorf("%s: b was told %+v, and %v were begun", what, a.said[0], a.begun)
 		}
 	}
 }

@@ -245,3 +245,71 @@ func TestAnAbortedPartLeavesOnce(t *testing.T) {
 	b.asksFor(3, "g", "1", 7, 0, 1)
 	b.waits(3)
 }
+
+// TestWhatWasReadIsNotGrantedAfterTheEnd: the consumer may have given its blocks to others.
+func TestWhatWasReadIsNotGrantedAfterTheEnd(t *testing.T) {
+	a := newAsker(t, 0)
+	a.offers(1)
+	l := oneRank(t)
+	a.asks(layoutMsg(l))
+	a.asks(takeOf(1, l))
+	leg := transfer.Leg{Peer: "b", Epoch: 1, Xfer: 1, End: transfer.Producer}
+	a.step(transfer.Planned{Leg: leg, Slices: 1, Bytes: 64, Inline: true, Transport: "tcp"})
+	a.asks(&transfer.MsgEnd{Xfer: 1, Status: transfer.WasCancelled})
+	if a.step(transfer.InlineRead{Leg: leg, Data: make([]byte, 64)}); a.granted() != 0 {
+		t.Errorf("b was told %+v", a.said)
+	}
+}
+
+// TestThatAllWasSentIsSaidAgain: until the consumer says how its take ended.
+func TestThatAllWasSentIsSaidAgain(t *testing.T) {
+	a := newAsker(t, 0)
+	a.offers(1)
+	l := oneRank(t)
+	a.asks(layoutMsg(l))
+	a.asks(takeOf(1, l))
+	leg := a.plans(1)
+	a.asks(&transfer.MsgGo{Xfer: 1})
+	a.step(transfer.SliceSent{Key: transfer.SliceKey{Leg: leg}})
+	for range 2 {
+		if !a.saysAll() {
+			t.Errorf("b was told %+v", a.said)
+		}
+		a.later(2 * transfer.Second)
+	}
+}
+
+// TestWhoWaitedForOthersInVainHearsSo: for as long as an offer is waited for, since the take itself has more time.
+func TestWhoWaitedForOthersInVainHearsSo(t *testing.T) {
+	b := offered(t, 1)
+	b.part(1, "1", 7, 0, 1)
+	msg := takeOf(2, oneRank(t))
+	msg.Engine, msg.Deadline = "g", 600*transfer.Second
+	b.says(msg)
+	b.waits(2)
+	for range 5 {
+		b.later(6 * transfer.Second)
+		b.says(takeOf(1, oneRank(t))) // lives still
+		if why, again := b.refused(2); why != transfer.OK && (why != transfer.Busy || again) {
+			t.Errorf("refused for %s, again: %v", why, again)
+		}
+	}
+}
+
+// TestATakeThatBeginsDoesNotWait: also one that had waited for its layouts, and is asked for again when they are here.
+func TestATakeThatBeginsDoesNotWait(t *testing.T) {
+	a := newAsker(t, 0)
+	a.offers(2)
+	l := oneRank(t)
+	a.asks(takeOf(1, l))
+	if n := a.m.ParkedAt("k"); n != 1 {
+		t.Fatalf("%d takes wait, want 1", n)
+	}
+	for _, msg := range []transfer.Msg{layoutMsg(l), takeOf(1, l)} {
+		a.asks(msg)
+	}
+	a.plans(1)
+	if n := a.m.ParkedAt("k"); n != 0 || a.granted() == 0 {
+		t.Errorf("%d takes wait, and b was told %+v", n, a.said)
+	}
+}

@@ -88,3 +88,44 @@ func TestAnItemThatComesWhileTheDaemonEndsGoesBack(t *testing.T) {
 		t.Error("the home was not told that the item was not received")
 	}
 }
+
+// TestAnItemIsNotBegunWhileTheDaemonStops: its home might not hear how it ended.
+func TestAnItemIsNotBegunWhileTheDaemonStops(t *testing.T) {
+	for _, stops := range []bool{false, true} {
+		a := newAsking(t, transfer.Endpoint)
+		a.step(1, transfer.Submit{Session: 1, UserData: 1, Op: &transfer.BindOp{Kind: transfer.BindRecv, Name: "p", Peer: "b"}})
+		a.step(1, transfer.Submit{Session: 1, UserData: 2, Op: &transfer.GetOp{
+			Target: 1, Match: transfer.MatchNext, Room: 10, Timeout: transfer.Second, Blocks: blocksOf(0, 10),
+		}})
+		l := arena(t, 4)
+		a.hears(layoutMsg(l))
+		a.hears(&transfer.MsgFound{Xfer: a.xfer, Home: 1, Item: 1, Bytes: 10, Capacity: 10, Key: []byte("i"), Token: anyToken, Taken: true})
+		if stops {
+			a.step(2, transfer.Drain{Stop: true})
+		}
+		begun := false
+		for _, e := range a.m.Step(2, transfer.PeerMsg{Node: "b", Epoch: 1, Msg: &transfer.MsgGrant{
+			Xfer: a.xfer, Incarnation: 1, Engine: "p", Transport: "tcp", Last: true, Slices: 1, Bytes: 10,
+			Ranks: []transfer.RankRef{{Digest: l.Digest()}}, Blocks: blocksOf(0, 10),
+		}}) {
+			_, plans := e.(transfer.MakePlan)
+			begun = begun || plans
+		}
+		if begun == stops {
+			t.Errorf("the daemon stops: %v, and what was granted is begun: %v", stops, begun)
+		}
+	}
+}
+
+// TestWhatHasNotBegunHoldsNothingUp: a daemon that stops waits for what moves alone, since the next one can do the rest.
+func TestWhatHasNotBegunHoldsNothingUp(t *testing.T) {
+	e := idsOfSessions(t, nil)
+	e.runs(e.take(1, "none", "", 0, 1))
+	if n := e.m.Busy(); n != 2 {
+		t.Errorf("%d ends of a take are under way, want both", n)
+	}
+	e.step(transfer.Drain{Stop: true})
+	if n := e.m.Busy(); n != 0 {
+		t.Errorf("%d ends of a take that has not begun hold up a daemon that stops", n)
+	}
+}

@@ -307,3 +307,16 @@ func TestOnlyWhoAskedForSomethingHadOthersInMind(t *testing.T) {
 		}
 	}
 }
+
+// TestOnlyTheRankItselfIsKept: that another rank is awaited keeps nobody out.
+func TestOnlyTheRankItselfIsKept(t *testing.T) {
+	d := newDaemons(t)
+	_, _, _ = d.comes("i", transfer.Worker, 0, 0)
+	d.restart()
+	if _, _, err := d.comes("i", transfer.Worker, 1, 77); err != nil {
+		t.Errorf("rank 1, of which nothing is known: %v", err)
+	}
+	if _, _, err := d.comes("i", transfer.Worker, 0, 78); err != errKept {
+		t.Errorf("rank 0, which is awaited: %v", err)
+	}
+}
