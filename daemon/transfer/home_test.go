@@ -138,3 +138,14 @@ func TestALongLingerIsCut(t *testing.T) {
 		t.Errorf("%d items are left after it", n)
 	}
 }
+
+// TestWhoMetABufferHearsOfItsEnd: and does not wait for another one of its name.
+func TestWhoMetABufferHearsOfItsEnd(t *testing.T) {
+	e := newEnds(t, nil)
+	own := e.open(1, &transfer.BindOp{Kind: transfer.BindOwn, Name: "n", Capacity: 1 << 10})
+	sel := e.open(2, &transfer.BindOp{Kind: transfer.BindSelect, Name: "n"})
+	e.submit(1, &transfer.PutOp{Target: own, Form: transfer.MatchAny})
+	e.isDone(e.submit(2, &transfer.GetOp{Target: sel, Match: transfer.MatchAny, Timeout: 1e9}))
+	e.isDone(e.submit(1, &transfer.CancelOp{Target: own}))
+	e.is(e.submit(2, &transfer.GetOp{Target: sel, Match: transfer.MatchAny, Timeout: 1e9}), transfer.Failed, transfer.PeerGone, "its sender is gone")
+}

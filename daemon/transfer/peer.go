@@ -71,11 +71,7 @@ func (m *Machine) lose(p *peer, why Cause) {
 	cause := because(PeerGone, "the channel to node %q went down: %s", p.node, why.Text)
 	for _, v := range m.servesOf(p) {
 		v.unlinked = true
-		if v.state == serveParked {
-			v.refuse(m, cause)
-		} else {
-			v.abort(m, cause)
-		}
+		v.abort(m, cause)
 		if m.serves[v.leg.id] == v {
 			p.fencing[v.leg.id.Xfer] = v
 		}

@@ -199,9 +199,9 @@ func TestAGrantIsRepeated(t *testing.T) {
 
 // TestAnOfferSaysWhetherItIsAllOfItsEngine: only then must every block that is asked for have a source here.
 func TestAnOfferSaysWhetherItIsAllOfItsEngine(t *testing.T) {
-	for _, world := range []uint32{1, 2} {
-		a := newAsker(t, 0)
-		a.step(transfer.SessionOpened{Session: 1, Engine: "e", Role: transfer.Worker, TPWorld: world, Credits: 1000})
+	for _, of := range [][2]uint32{{1, 1}, {0, 0}, {2, 1}, {1, 2}, {0, 2}} {
+		a, world := newAsker(t, 0), max(of[0], 1)*max(of[1], 1)
+		a.step(transfer.SessionOpened{Session: 1, Engine: "e", Role: transfer.Worker, TPWorld: of[0], PPWorld: of[1], Credits: 1000})
 		a.step(transfer.LayoutSet{Session: 1, Layout: oneRank(t)})
 		a.step(transfer.Submit{Session: 1, UserData: 50, Op: &transfer.OfferOp{Key: []byte("k"), Token: anyToken, Sealed: true, Blocks: someBlocks(0, 1)}})
 		l := oneRank(t)
@@ -279,20 +279,26 @@ func TestThatAllWasSentIsSaidAgain(t *testing.T) {
 	}
 }
 
-// TestWhoWaitedForOthersInVainHearsSo: for as long as an offer is waited for, since the take itself has more time.
+// TestWhoWaitedForOthersInVainHearsSo: after as long as an offer is waited for, when the take itself has more time.
 func TestWhoWaitedForOthersInVainHearsSo(t *testing.T) {
 	b := offered(t, 1)
-	b.part(1, "1", 7, 0, 1)
-	msg := takeOf(2, oneRank(t))
-	msg.Engine, msg.Deadline = "g", 600*transfer.Second
-	b.says(msg)
-	b.waits(2)
-	for range 5 {
-		b.later(6 * transfer.Second)
-		b.says(takeOf(1, oneRank(t))) // lives still
-		if why, again := b.refused(2); why != transfer.OK && (why != transfer.Busy || again) {
-			t.Errorf("refused for %s, again: %v", why, again)
+	b.says(layoutMsg(oneRank(t)))
+	for x, engine := range []string{"", "f", "g"} {
+		if x > 0 {
+			msg := takeOf(transfer.XferID(x), oneRank(t))
+			msg.Engine, msg.Deadline = engine, 600*transfer.Second
+			b.says(msg)
 		}
+	}
+	b.waits(2)
+	for range 29 {
+		if b.later(transfer.Second); len(b.begun) > 0 {
+			t.Fatalf("%v begin", b.begun)
+		}
+	}
+	b.later(transfer.Second)
+	if why, again := b.refused(2); why != transfer.Busy || again {
+		t.Errorf("refused for %s, again: %v; b was told %+v", why, again, b.said)
 	}
 }
 
@@ -311,5 +317,50 @@ func TestATakeThatBeginsDoesNotWait(t *testing.T) {
 	a.plans(1)
 	if n := a.m.ParkedAt("k"); n != 0 || a.granted() == 0 {
 		t.Errorf("%d takes wait, and b was told %+v", n, a.said)
+	}
+}
+
+// TestAPlanThatCannotBeMadeIsTheEnd: the consumer hears why, once nothing is read any more.
+func TestAPlanThatCannotBeMadeIsTheEnd(t *testing.T) {
+	a := newAsker(t, 0)
+	a.offers(1)
+	l := oneRank(t)
+	a.asks(layoutMsg(l))
+	a.asks(takeOf(1, l))
+	leg := transfer.Leg{Peer: "b", Epoch: 1, Xfer: 1, End: transfer.Producer}
+	a.step(transfer.Planned{Leg: leg, Cause: transfer.Cause{Reason: transfer.Unavailable, Text: "no transport"}})
+	if len(a.fences) != 1 || len(a.said) > 0 {
+		t.Fatalf("%v are fenced, and b was told %+v", a.fences, a.said)
+	}
+	a.step(transfer.Fenced{Leg: leg})
+	if len(a.said) == 1 {
+		if abort, ok := a.said[0].(*transfer.MsgAbort); ok && abort.Cause.Reason == transfer.Unavailable && abort.Cause.Text == "no transport" {
+			return
+		}
+	}
+	t.Errorf("b was told %+v", a.said)
+}
+
+// TestRanksAreInTheirOrder: whichever of them came first.
+func TestRanksAreInTheirOrder(t *testing.T) {
+	a, l := newAsker(t, 0), oneRank(t)
+	for i, rank := range []uint32{2, 0, 1} {
+		s := transfer.SessionID(10 + i)
+		a.step(transfer.SessionOpened{Session: s, Engine: "e", Instance: "i", Role: transfer.Worker, Rank: rank, TPWorld: 3, Credits: 100})
+		a.step(transfer.LayoutSet{Session: s, Layout: l})
+	}
+	a.step(transfer.SessionOpened{Session: 1, Engine: "e", Instance: "i", Role: transfer.Scheduler, Rank: transfer.NoRank, Credits: 100})
+	a.step(transfer.Submit{Session: 1, UserData: 1, Op: &transfer.OfferOp{Key: []byte("k"), Token: anyToken, Sealed: true, Blocks: someBlocks(0, 1)}})
+	a.asks(layoutMsg(l))
+	var ranks []uint32
+	for _, e := range a.m.Step(a.now, transfer.PeerMsg{Node: "b", Epoch: 1, Msg: takeOf(1, l)}) {
+		if p, ok := e.(transfer.MakePlan); ok {
+			for _, r := range p.Producer {
+				ranks = append(ranks, r.Rank)
+			}
+		}
+	}
+	if len(ranks) != 3 || ranks[0] != 0 || ranks[1] != 1 || ranks[2] != 2 {
+		t.Errorf("the plan is of ranks %v", ranks)
 	}
 }

@@ -71,3 +71,13 @@ func TestAWatchOfWhoIsNotKnownFails(t *testing.T) {
 	e.step(transfer.DialFailed{Hint: "nobody", Final: true, Cause: transfer.Cause{Reason: transfer.NotFound, Text: "no peer of that name"}})
 	e.is(watch, transfer.Failed, transfer.NotFound, "no peer of that name")
 }
+
+// TestAPeerThatDoesNotAnswerInTime: of which nothing was heard, neither good nor bad.
+func TestAPeerThatDoesNotAnswerInTime(t *testing.T) {
+	e := newEnds(t, nil)
+	e.step(transfer.SessionOpened{Session: 1, Engine: "e", Role: transfer.Worker, Credits: 100})
+	e.step(transfer.LayoutSet{Session: 1, Layout: oneRank(t)})
+	take := e.take(1, "k", "x", 0, 1)
+	e.pass(6 * transfer.Second)
+	e.is(take, transfer.Failed, transfer.Timeout, `peer "x" was not reached within 5s`)
+}
