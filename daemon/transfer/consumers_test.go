@@ -190,3 +190,20 @@ func TestAnOrphanIsNotReplacedByItsOwnRanks(t *testing.T) {
 	e.is(e.offer(2, "k", 1, 1), transfer.Failed, transfer.Busy, "rank 1 has an offer under it already")
 	e.runs(other)
 }
+
+// TestAnOrphanEndsForThoseWhoLive: its other ranks hear when offers.orphan_lease is over, which is shorter than its lease.
+func TestAnOrphanEndsForThoseWhoLive(t *testing.T) {
+	e := newEnds(t, func(c *transfer.Config) { c.OrphanLease = 3 * transfer.Second })
+	for rank := range uint32(2) {
+		s := transfer.SessionID(rank + 1)
+		e.step(transfer.SessionOpened{Session: s, Engine: "e", Instance: "i", Role: transfer.Worker, Rank: rank, TPWorld: 2, Credits: 100})
+		e.step(transfer.LayoutSet{Session: s, Layout: oneRank(t)})
+	}
+	e.offer(1, "k", 0, 1)
+	other := e.offer(2, "k", 0, 1)
+	e.step(transfer.SessionClosed{Session: 1, Died: true, Cause: transfer.Cause{Reason: transfer.Closed, Text: "killed"}})
+	e.pass(2 * transfer.Second)
+	e.runs(other)
+	e.pass(transfer.Second)
+	e.is(other, transfer.Failed, transfer.Expired, "offers.orphan_lease is over")
+}
