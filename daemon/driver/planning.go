@@ -61,6 +61,7 @@ func (d *Driver) planned(e transfer.MakePlan, p *plan.Plan, err error) {
 		}
 	}
 	if e.Leg.End == transfer.Producer {
+		ev.Pieces = p.Pieces()
 		t, reason := d.choose(e.Leg.Peer, d.only(e.Producer))
 		if t == nil {
 			ev.Cause = transfer.Cause{Reason: transfer.Unavailable, Text: reason}

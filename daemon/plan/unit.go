@@ -87,7 +87,7 @@ func (t *track) straight(at side, u *unit, p *part) bool {
 }
 
 func (l *list) straight(tokenStride, blockStride, perToken uint64) bool {
-	return layout.IsAdjacent(l.ids) && (l.size == 1 || tokenStride == perToken) && blockStride == l.size*perToken
+	return (l.size == 1 || tokenStride == perToken) && blockStride == l.size*perToken && layout.IsAdjacent(l.ids)
 }
 
 // alike returns how many segments after the first continue it at even distances, so that one part with several views

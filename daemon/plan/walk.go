@@ -1,33 +1,42 @@
 package plan
 
-import "sort"
+import (
+	"math"
+	"sort"
+)
 
 // Src appends the source runs of slice i to dst, in stream order, with adjacent runs merged.
 func (p *Plan) Src(i int, dst []Run) []Run {
 	w := walk{at: atSrc, runs: dst}
-	w.slice(p, i)
+	w.part(p, i, 0, p.sliceBytes)
 	return w.runs
 }
 
 // Dst appends the destination runs of slice i to dst, in stream order, with adjacent runs merged.
 func (p *Plan) Dst(i int, dst []Run) []Run {
 	w := walk{at: atDst, runs: dst}
-	w.slice(p, i)
+	w.part(p, i, 0, p.sliceBytes)
 	return w.runs
 }
 
 // DstFirst appends to dst the run of one byte where slice i begins at the destination.
 func (p *Plan) DstFirst(i int, dst []Run) []Run {
 	w := walk{at: atDst, runs: dst}
-	w.part(p, i, 1)
+	w.part(p, i, 0, 1)
 	return w.runs
 }
 
 // Pairs appends the runs of slice i that are contiguous at both ends to dst, in stream order, with adjacent runs
 // merged.
 func (p *Plan) Pairs(i int, dst []PairRun) []PairRun {
-	w := walk{at: atBoth, pairs: dst}
-	w.slice(p, i)
+	return p.PairsFrom(i, 0, math.MaxInt, dst)
+}
+
+// PairsFrom is Pairs without the first skip bytes of the slice, and ends early when it has appended most runs. A slice
+// of single bytes has a million.
+func (p *Plan) PairsFrom(i int, skip uint64, most int, dst []PairRun) []PairRun {
+	w := walk{at: atBoth, most: most, pairs: dst}
+	w.part(p, i, skip, p.sliceBytes)
 	return w.pairs
 }
 
@@ -38,16 +47,17 @@ type walk struct {
 	runs  []Run
 	pairs []PairRun
 	from  int     // runs or pairs before this index are the caller's
+	most  int     // pairs to collect
 	pair  PairRun // ranks and regions of the current unit
 	whole bool    // a span of the current unit is one piece
 }
 
-func (w *walk) slice(p *Plan, i int) { w.part(p, i, p.sliceBytes) }
-
-// part collects the first n bytes of a slice.
-func (w *walk) part(p *Plan, i int, n uint64) {
+// part collects up to byte n of a slice, leaving out the first skip bytes.
+func (w *walk) part(p *Plan, i int, skip, n uint64) {
 	f, at := p.find(i)
-	w.left = min(n, p.sliceBytes, f.bytes-at)
+	n = min(n, p.sliceBytes, f.bytes-at)
+	w.left = n - min(skip, n)
+	at += skip
 	w.pair.SrcRank, w.pair.DstRank = f.srcRank, f.dstRank
 	w.from = len(w.runs) + len(w.pairs)
 	k := 0
@@ -201,6 +211,9 @@ func (w *walk) piece(src, dst, n uint64) {
 		r := w.pair
 		r.SrcOff, r.DstOff, r.Len = src, dst, n
 		w.pairs = append(w.pairs, r)
+		if len(w.pairs)-w.from == w.most {
+			w.left = 0
+		}
 	case atSrc:
 		w.run(Run{w.pair.SrcRank, w.pair.SrcRegion, src, n})
 	default:

@@ -194,6 +194,7 @@ type Planned struct {
 	Inline    bool   // small enough to ride inside MsgGrant (never when both ends are here)
 	Slices    uint32
 	Bytes     uint64
+	Pieces    uint64            // about how many pieces of memory those are; used in the producer's plan alone
 	RankBytes map[uint32]uint64 // consumer rank -> bytes; may be nil when there is one rank
 	Marks     []Mark            // layered plans only
 	Missing   []layout.Run      // destination blocks that the producer has no block for; ascending groups and ids

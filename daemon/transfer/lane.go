@@ -5,8 +5,8 @@ import "slices"
 // lane bounds what is posted to one peer over one transport, and lets the engines take turns.
 type lane struct {
 	key     laneKey
-	slices  int // posted and not ended
-	bytes   uint64
+	slices  int           // posted and not ended
+	bytes   uint64        // what they weigh
 	engines []*laneEngine // those with something to post, the next one first
 	queued  bool          // in Machine.pumping
 	spare   *laneEngine
@@ -25,18 +25,25 @@ type laneMember struct {
 	lane   *lane
 	waits  bool // in an engine's queue
 	flying int
-	bytes  uint64
+	bytes  uint64 // what they weigh
 }
 
 // What an engine may post before the next one's turn comes: about one large slice, or several small ones. A slice
-// counts as leastSlice bytes at least, because small ones cost more than their bytes.
+// counts as leastSlice bytes at least, and each piece of memory in it as leastPiece, because small ones cost more than
+// their bytes. A slice of single bytes takes a hundred times as long as others.
 const (
 	turn       = 1 << 20
 	leastSlice = 64 << 10
+	leastPiece = 128
 )
 
 // each is about how many bytes a slice of the segment has.
 func (seg *sending) each() uint64 { return seg.bytes / max(uint64(seg.slices), 1) }
+
+// weight is how many bytes a slice of the segment counts as.
+func (seg *sending) weight() uint64 {
+	return max(seg.each(), seg.pieces/max(uint64(seg.slices), 1)*leastPiece)
+}
 
 // enqueue puts a serve with slices to post into its lane.
 func (m *Machine) enqueue(v *serve) {
@@ -105,13 +112,18 @@ func (m *Machine) pump() {
 }
 
 // pumpLane posts while the window has room, one engine after the other. An engine's turn is measured in bytes, so
-// neither many transfers nor large slices give it more than its share. Within the turn its transfers take turns.
+// neither many transfers nor large slices give it more than its share. One that has posted what weighs many turns is
+// passed over until it has had as many. Within the turn its transfers take turns.
 func (m *Machine) pumpLane(l *lane) {
 	from := len(m.keys)
 	for len(l.engines) > 0 && l.room(m) {
 		e := l.engines[0]
-		for e.budget <= 0 {
+		if e.budget <= 0 {
 			e.budget += turn
+		}
+		if e.budget <= 0 { // it is others' turn, if there are any
+			l.engines = append(slices.Delete(l.engines, 0, 1), e)
+			continue
 		}
 		v := e.serves[0]
 		e.serves = slices.Delete(e.serves, 0, 1) // Delete clears the free place behind the others, so nothing of v is kept
@@ -124,10 +136,10 @@ func (m *Machine) pumpLane(l *lane) {
 			m.keys = append(m.keys, v.take1(seg))
 			seg.flying++
 			v.lane.flying++
-			v.lane.bytes += seg.each()
+			v.lane.bytes += seg.weight()
 			l.slices++
-			l.bytes += seg.each()
-			e.budget -= int64(max(seg.each(), leastSlice))
+			l.bytes += seg.weight()
+			e.budget -= int64(max(seg.weight(), leastSlice))
 		}
 		if v.postable() != nil {
 			v.lane.waits = true
@@ -183,9 +195,9 @@ func (v *serve) index(seg *sending) uint32 {
 func (m *Machine) landedLane(v *serve, seg *sending) {
 	l := v.lane.lane
 	v.lane.flying--
-	v.lane.bytes -= seg.each()
+	v.lane.bytes -= seg.weight()
 	l.slices--
-	l.bytes -= seg.each()
+	l.bytes -= seg.weight()
 	m.toPump(l)
 }
 

@@ -21,10 +21,11 @@ type yard struct {
 	users  uint64
 }
 
-// load is how an engine hands over: so many transfers of so many slices of so many bytes each.
+// load is how an engine hands over: so many transfers of so many slices of so many bytes each, in pieces of piece bytes (0: whole).
 type load struct {
 	transfers, slices int
 	bytes             uint64
+	piece             uint64
 }
 
 const yardWindow = 8
@@ -40,10 +41,13 @@ const (
 const deafCredits = 10
 
 // newYard opens the sessions.
-func newYard(t *testing.T, engines map[string]load) *yard {
+func newYard(t *testing.T, engines map[string]load) *yard { return newYardOf(t, 1<<40, engines) }
+
+// newYardOf has a window of so many bytes.
+func newYardOf(t *testing.T, window uint64, engines map[string]load) *yard {
 	n := uint64(0)
 	y := &yard{t: t, load: engines, engine: map[transfer.SessionID]string{}, of: map[transfer.XferID]string{}, ends: map[transfer.SessionID]int{}}
-	y.m = transfer.New(transfer.Config{Node: "a", WindowSlices: yardWindow, WindowBytes: 1 << 40, Random: func() uint64 { n++; return n }})
+	y.m = transfer.New(transfer.Config{Node: "a", WindowSlices: yardWindow, WindowBytes: window, Random: func() uint64 { n++; return n }})
 	l := oneRank(t)
 	for i, name := range []string{"decode", "busy", "small", "deaf"} {
 		id := transfer.SessionID(i + 1)
@@ -66,7 +70,12 @@ func (y *yard) step(ev transfer.Event) {
 			name := y.engine[e.Producer[0].Session]
 			y.of[e.Leg.Xfer] = name
 			n := y.load[name]
-			answers = append(answers, transfer.Planned{Leg: e.Leg, Seg: e.Seg, Transport: "local", Slices: uint32(n.slices), Bytes: uint64(n.slices) * n.bytes})
+			bytes := uint64(n.slices) * n.bytes
+			pieces := uint64(n.slices)
+			if n.piece > 0 {
+				pieces = bytes / n.piece
+			}
+			answers = append(answers, transfer.Planned{Leg: e.Leg, Seg: e.Seg, Transport: "local", Slices: uint32(n.slices), Bytes: bytes, Pieces: pieces})
 		case transfer.Post:
 			for _, k := range e.Keys {
 				y.flying = append(y.flying, k)
@@ -130,11 +139,11 @@ func TestFairness(t *testing.T) {
 		name        string
 		busy, small load
 	}{
-		{"a long and a short one", load{1, 1000, 1 << 20}, load{1, 3, 1 << 20}},
-		{"many transfers and one", load{40, 100, 1 << 20}, load{1, 200, 1 << 20}},
-		{"large slices and small ones", load{1, 1000, 1 << 20}, load{1, 2000, 128 << 10}},
-		{"small slices and large ones", load{10, 1000, 128 << 10}, load{2, 100, 1 << 20}},
-		{"uneven slices", load{3, 300, 700 << 10}, load{1, 300, 1 << 20}},
+		{"a long and a short one", load{1, 1000, 1 << 20, 0}, load{1, 3, 1 << 20, 0}},
+		{"many transfers and one", load{40, 100, 1 << 20, 0}, load{1, 200, 1 << 20, 0}},
+		{"large slices and small ones", load{1, 1000, 1 << 20, 0}, load{1, 2000, 128 << 10, 0}},
+		{"small slices and large ones", load{10, 1000, 128 << 10, 0}, load{2, 100, 1 << 20, 0}},
+		{"uneven slices", load{3, 300, 700 << 10, 0}, load{1, 300, 1 << 20, 0}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			y := newYard(t, map[string]load{"busy": tc.busy, "small": tc.small})
@@ -162,7 +171,7 @@ func TestFairness(t *testing.T) {
 
 // TestTinySlices: they cost more than their bytes, and count for that.
 func TestTinySlices(t *testing.T) {
-	y := newYard(t, map[string]load{"busy": {40, 100, 512}, "small": {1, 20, 1 << 20}})
+	y := newYard(t, map[string]load{"busy": {40, 100, 512, 0}, "small": {1, 20, 1 << 20, 0}})
 	y.begin(busy, decode)
 	before := len(y.posted)
 	y.begin(small, decode)
@@ -179,11 +188,42 @@ func TestTinySlices(t *testing.T) {
 	}
 }
 
+// TestTinyPieces: a slice of single bytes keeps a copier busy for as long as a hundred others. It counts for that, so whoever has such
+// slices, however many, is not in everybody's way: a turn of them is as many turns of another engine, and one fills the window.
+func TestTinyPieces(t *testing.T) {
+	tiny := load{10, 10, 1 << 20, 1}
+	y := newYard(t, map[string]load{"busy": tiny, "small": {1, 200, 1 << 20, 0}})
+	y.begin(busy, decode)
+	before := len(y.posted)
+	y.begin(small, decode)
+	y.land()
+	y.all()
+	large, tinies := 0, 0
+	for _, name := range y.posted[before:] {
+		if name == "small" {
+			large++
+		} else if large < 200 {
+			tinies++
+		}
+	}
+	if tinies > 3 {
+		t.Errorf("%d slices of single bytes were posted while another engine posted 200 whole ones", tinies)
+	}
+
+	y = newYardOf(t, 32<<20, map[string]load{"busy": tiny})
+	y.begin(busy, decode)
+	if len(y.posted) != 1 {
+		t.Errorf("%d slices of single bytes are posted together, in a window of 32 MiB", len(y.posted))
+	}
+	y.land()
+	y.all()
+}
+
 // TestDeafConsumer: one that never collects its completions takes as much as it has room to be told of, and that is all that others
 // notice of it: from then on every slice that is posted is theirs.
 func TestDeafConsumer(t *testing.T) {
 	const each = 10
-	y := newYard(t, map[string]load{"busy": {40, each, 1 << 20}, "small": {10, 20, 1 << 20}})
+	y := newYard(t, map[string]load{"busy": {40, each, 1 << 20, 0}, "small": {10, 20, 1 << 20, 0}})
 	y.begin(busy, deaf)
 	y.begin(small, decode)
 	y.land()

@@ -13,6 +13,7 @@ type sending struct {
 	transport string
 	slices    uint32
 	bytes     uint64
+	pieces    uint64 // of memory
 	rankBytes map[uint32]uint64
 	marks     []Mark
 	mark      int            // progress lets the marks before this index through
@@ -82,7 +83,7 @@ func (v *serve) planned(m *Machine, ev *Planned) {
 	}
 	seg := v.segs[ev.Seg]
 	seg.planned, seg.transport, seg.slices, seg.bytes = true, ev.Transport, ev.Slices, ev.Bytes
-	seg.rankBytes, seg.marks = ev.RankBytes, ev.Marks
+	seg.pieces, seg.rankBytes, seg.marks = ev.Pieces, ev.RankBytes, ev.Marks
 	if first := v.segs[0].transport; first != "" {
 		seg.transport = first // a leg has one transport, whose fence stops all of it
 	}

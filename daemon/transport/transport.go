@@ -27,8 +27,8 @@ func Gone(side string, r plan.Run) transfer.Cause {
 }
 
 // KeptRuns is the most runs of a slice for which who moves it keeps room. A slice of blocks of 64 bytes has half as many;
-// one of blocks of a byte has a million, and a client that makes one would cost each worker, and both ends of each link,
-// up to a hundred MiB for ever.
+// one of blocks of a byte has a million, and a client that makes one would cost both ends of each link up to a hundred
+// MiB for ever.
 const KeptRuns = 32 << 10
 
 // Job is one slice to move (at the producer's end), or a whole segment to accept (at the consumer's end, where

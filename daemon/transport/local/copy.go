@@ -3,6 +3,7 @@ package local
 import (
 	"errors"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/place"
@@ -110,7 +111,7 @@ func (w *worker) flush() {
 	w.wake()
 }
 
-// copier copies slices. It keeps its buffers, unless they are large. For one goroutine.
+// copier copies slices. It keeps its buffers, of atATime runs at most. For one goroutine.
 type copier struct {
 	pairs []plan.PairRun
 	runs  []blockcopy.Run
@@ -131,37 +132,48 @@ func (c *copier) copy(tk *task) (n uint64, sent, landed transfer.Cause, inside b
 	if !tk.Enter() {
 		return 0, sent, landed, false
 	}
-	defer c.forget()
-	sent, landed, ok := c.resolve(tk.job.Plan, int(tk.job.Key.Slice), tk.job.Mem, tk.dst)
-	if !ok {
-		return 0, sent, landed, true
-	}
-	done, err := blockcopy.CopyRuns(c.runs, tk.Leg().Cancelled())
-	if errors.Is(err, blockcopy.ErrStopped) && !tk.Leave() {
+	n, sent, landed, stopped := c.move(tk.job.Plan, int(tk.job.Key.Slice), tk.job.Mem, tk.dst, tk.Leg().Cancelled())
+	if stopped && !tk.Leave() {
 		return 0, sent, landed, false
 	}
-	sent, landed = causes(err)
-	return uint64(done), sent, landed, true
+	return n, sent, landed, true
 }
 
-// forget drops the references to memory, so that no stale mapping looks alive, and large buffers.
+// atATime is how many runs of a slice are looked up and then copied, before the next ones are. Hardly any slice has
+// more. A slice of single bytes has a million, and most of its time would go into memory for them.
+const atATime = transport.KeptRuns / 2
+
+// move copies a slice. It returns the bytes copied, the outcome for each end, and whether *stop ended it.
+func (c *copier) move(of *plan.Plan, slice int, from, to transport.Memory, stop *atomic.Bool) (n uint64, sent, landed transfer.Cause, stopped bool) {
+	defer c.forget()
+	for all := of.Slice(slice).Bytes; n < all; {
+		sent, landed, ok := c.resolve(of, slice, n, from, to)
+		if !ok {
+			return n, sent, landed, false
+		}
+		done, err := blockcopy.CopyRuns(c.runs, stop)
+		c.forget()
+		n += uint64(done)
+		if err != nil {
+			sent, landed = causes(err)
+			return n, sent, landed, errors.Is(err, blockcopy.ErrStopped)
+		}
+	}
+	return n, transfer.Cause{}, transfer.Cause{}, false
+}
+
+// forget drops the references to memory, so that no stale mapping looks alive.
 func (c *copier) forget() {
 	clear(c.runs)
-	if max(cap(c.pairs), cap(c.runs)) > transport.KeptRuns {
-		c.pairs, c.runs = nil, nil
-	}
+	c.runs = c.runs[:0]
 }
 
 // all copies every slice of a plan. False: not all of it was copied.
 func (c *copier) all(p *plan.Plan, mem transport.Memory, r *rate) bool {
-	defer c.forget()
 	for i := range p.Slices() {
-		if _, _, ok := c.resolve(p, i, mem, mem); !ok {
-			return false
-		}
-		n, err := blockcopy.CopyRuns(c.runs, nil)
-		r.count(uint64(n))
-		if err != nil {
+		n, sent, landed, _ := c.move(p, i, mem, mem, nil)
+		r.count(n)
+		if sent.Reason != transfer.OK || landed.Reason != transfer.OK {
 			return false
 		}
 	}
@@ -181,11 +193,10 @@ func (t *Transport) spot(of *plan.Plan, slice int, to transport.Memory) int {
 	return t.cfg.Places.Of(b)
 }
 
-// resolve finds the memory of a slice's runs. It looks up successive runs of the same two regions at once: with small
-// blocks, a look-up for each run took a twentieth of a copy's time.
-func (c *copier) resolve(of *plan.Plan, slice int, from, to transport.Memory) (sent, landed transfer.Cause, ok bool) {
-	c.pairs = of.Pairs(slice, c.pairs[:0])
-	c.runs = c.runs[:0]
+// resolve finds the memory of a slice's next runs, from byte at on. It looks up successive runs of the same two regions
+// at once: with small blocks, a look-up for each run took a twentieth of a copy's time.
+func (c *copier) resolve(of *plan.Plan, slice int, at uint64, from, to transport.Memory) (sent, landed transfer.Cause, ok bool) {
+	c.pairs = of.PairsFrom(slice, at, atATime, c.pairs[:0])
 	for rest := c.pairs; len(rest) > 0; {
 		src, dst, n := hulls(rest)
 		s, ok := from.Src(src)

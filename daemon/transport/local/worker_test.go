@@ -1,6 +1,8 @@
 package local
 
 import (
+	"bytes"
+	"runtime"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -152,16 +154,23 @@ func TestFailureIsReportedAtOnce(t *testing.T) {
 	}
 }
 
-// TestTinyBlocksLeaveNoLargeBuffers: a slice of very many runs costs a worker memory while it is copied, and not for ever.
-func TestTinyBlocksLeaveNoLargeBuffers(t *testing.T) {
+// TestTinyBlocksNeedNoLargeBuffers: a slice of very many runs is copied some of them at a time, so it costs a worker no more memory
+// than others, neither while it is copied nor afterwards, and little time: anybody may wait for it.
+func TestTinyBlocksNeedNoLargeBuffers(t *testing.T) {
 	d := newDesk(t)
 	d.shape = transporttest.Bytes(t, 1<<18)
 	src, dst := transporttest.NewMemory(t, d.shape.Src...), transporttest.NewMemory(t, d.shape.Dst...)
 	d.src, d.dst = src, dst
 	check := func(what string, want transfer.Reason) {
 		t.Helper()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
 		d.copySlice(t, d.leg(), 1, 0)
+		runtime.ReadMemStats(&after)
 		d.flush()
+		if n := after.TotalAlloc - before.TotalAlloc; n > 16<<20 {
+			t.Errorf("%s: %d bytes are allocated for it", what, n)
+		}
 		if got := d.causes[len(d.causes)-1]; got.Reason != want {
 			t.Fatalf("%s: %+v", what, got)
 		}
@@ -170,6 +179,12 @@ func TestTinyBlocksLeaveNoLargeBuffers(t *testing.T) {
 		}
 	}
 	check("copied", transfer.OK)
+	for _, r := range d.shape.Plan.Pairs(0, nil) {
+		from, _ := src.Src(r.Src())
+		if to, _ := dst.Dst(r.Dst()); !bytes.Equal(to, from) {
+			t.Fatalf("%+v is not copied", r)
+		}
+	}
 	src.Protect(t, sys.ProtNone)
 	check("not readable", transfer.Corrupt)
 	d.dst = transporttest.NewMemory(t) // no region at all
