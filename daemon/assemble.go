@@ -48,7 +48,7 @@ func (d *Daemon) assemble() error {
 		flush = to.Pass // the poller keeps the Go runtime awake by itself
 	}
 	d.sessions, err = session.New(session.Config{
-		Node: c.Node, Advertise: d.advertise(), Version: d.opts.Version, Epoch: d.epoch(), Events: to.Event, Queue: to.Queue, Flush: flush,
+		Node: c.Node, Advertise: d.advertise(), Version: d.opts.Version, Epoch: d.epoch(), Events: to.Event, Queue: to.Queue, Flush: flush, After: to.After,
 		Limits: sessionLimits(c), PollMode: c.PollMode, Spin: c.Advanced.Spin.D(), Log: d.log,
 		State: c.Socket + ".state", ABI: version.Rings(ring.ABIMin, ring.ABI),
 	})

@@ -24,6 +24,9 @@ type Config struct {
 	// Flush, which the same goroutine calls soon after, without locks.
 	Queue func(transfer.Event)
 	Flush func()
+	// After calls f once everything queued so far has been handled, after the next Flush. It does not block. nil: at
+	// once.
+	After func(f func())
 
 	Limits   Limits
 	PollMode string        // "event" (or "") or "busy"
@@ -111,6 +114,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Queue == nil || c.Flush == nil {
 		c.Queue, c.Flush = c.Events, func() {}
+	}
+	if c.After == nil {
+		c.After = func(f func()) { f() }
 	}
 	if c.Greeting == 0 {
 		c.Greeting = helloTimeout

@@ -23,6 +23,9 @@ func (l *load) add(o load, times int) {
 	l.items += times * o.items
 }
 
+// work is how much the machine has to look at.
+func (l *load) work() int64 { return int64(l.ids) + int64(l.tokens) }
+
 func loadOf(op transfer.Op) load {
 	switch op := op.(type) {
 	case *transfer.OfferOp:
@@ -42,8 +45,39 @@ func loadOf(op transfer.Op) load {
 // room reports whether the next submission need not wait for others. The caller holds mu.
 func (s *session) room() bool {
 	m := &s.srv.most
-	return (s.next.ids == 0 || s.load.ids <= int(m.ids.Load())) && (s.next.tokens == 0 || s.load.tokens <= transfer.MaxHeldTokens) &&
+	return s.ahead.room(s.next.work()) && (s.next.ids == 0 || s.load.ids <= int(m.ids.Load())) && (s.next.tokens == 0 || s.load.tokens <= transfer.MaxHeldTokens) &&
 		(s.next.items == 0 || s.load.items < itemsAnswered+3*int(m.items.Load()))
+}
+
+// One session's submissions are handled one after the other with all others', and a million block ids take milliseconds. So
+// that nobody waits for more than about that for each other session, a session is not read while more than mostAhead
+// ids and tokens of it have not been handled, and larger submissions are passed on one by one. stepAhead is how many
+// are counted at a time: counting costs as much as handling a small submission.
+const (
+	mostAhead = 1 << 18
+	stepAhead = 1 << 14
+)
+
+// ahead counts block ids and tokens that the session has passed on and that were not handled yet.
+type ahead struct {
+	n     atomic.Int64
+	later int64 // not counted yet; guarded by in
+}
+
+// room reports whether n more may be passed on.
+func (a *ahead) room(n int64) bool {
+	before := a.n.Load()
+	return n == 0 || before == 0 || before+n <= mostAhead
+}
+
+// passed counts n that were passed on.
+func (a *ahead) passed(n int64, after func(func())) {
+	if a.later += n; a.later < stepAhead {
+		return
+	}
+	n, a.later = a.later, 0
+	a.n.Add(n)
+	after(func() { a.n.Add(-n) })
 }
 
 // itemsAnswered is how many items may have been answered, besides two for each that the machine lets a session have,

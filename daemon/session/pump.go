@@ -236,6 +236,7 @@ func (s *session) submit(e *ring.SQE) (later bool, err error) {
 	}
 	s.srv.cfg.Queue(transfer.Submit{Session: s.id, UserData: e.UserData, Tag: e.Tag, Op: op})
 	s.outdated.mu.Unlock()
+	s.ahead.passed(takes.work(), s.srv.cfg.After)
 	return false, nil
 }
 

@@ -58,6 +58,7 @@ type session struct {
 	open     [numSizes]int     // how many of each size
 	load     load              // of them
 	next     load              // of the submission that waits until there is room for it
+	ahead    ahead             // of the machine
 	result   []byte            // scratch
 	progress uint64            // furthest seen
 	wanted   bool              // the machine has no credit left

@@ -4,6 +4,7 @@ import (
 	"math"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -119,6 +120,54 @@ func TestBlockIDsOfTheDead(t *testing.T) {
 		}
 		wait[transfer.SessionClosed](n, nil)
 	}, func(c *session.Config) { c.Limits.BlockIDs = limit })
+}
+
+// TestLargeSubmissionsGoOneByOne: what takes the machine milliseconds is passed on only when what came before it from the same session has been
+// handled, so that others, whose submissions are handled in between, wait for one of them and not for a queue of them. Small ones are
+// passed on together.
+func TestLargeSubmissionsGoOneByOne(t *testing.T) {
+	var mu sync.Mutex
+	var after []func()
+	handled := func() { // everything that was passed on
+		mu.Lock()
+		defer mu.Unlock()
+		for _, f := range after {
+			f()
+		}
+		after = nil
+	}
+	inBothModes(t, func(t *testing.T, n *node) {
+		defer handled()
+		busy(n)
+		c := n.dial(sessiontest.Options{})
+		submit := func(ops, ids int) {
+			t.Helper()
+			op := &transfer.OfferOp{Key: []byte("key"), Token: token, Consumers: 1, Blocks: []layout.BlockList{{NTokens: 1, IDs: make([]uint32, ids)}}}
+			for range ops {
+				_, err := c.Submit(op)
+				noErr(t, err)
+			}
+		}
+		passed := func() int { return count[transfer.Submit](n) }
+		const small, large = 100, 5
+		submit(small, 100)
+		eventually(t, func() bool { return passed() == small }, "%d are submitted", passed)
+		submit(large, 400000)
+		for i := range large {
+			eventually(t, func() bool { return passed() >= small+i+1 }, "%d are submitted", passed)
+			noErr(t, c.Ping())
+			if got := passed(); got > small+i+1 {
+				t.Fatalf("%d large ones are passed on while %d are handled", got-small, i)
+			}
+			handled()
+		}
+	}, func(c *session.Config) {
+		c.After = func(f func()) {
+			mu.Lock()
+			defer mu.Unlock()
+			after = append(after, f)
+		}
+	})
 }
 
 // TestItemsOnTheirWay: the same goes for items, of which any number may be submitted.
