@@ -128,6 +128,11 @@ func TestBlockIDsOfTheDead(t *testing.T) {
 func TestLargeSubmissionsGoOneByOne(t *testing.T) {
 	var mu sync.Mutex
 	var after []func()
+	asked := func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(after)
+	}
 	handled := func() { // everything that was passed on
 		mu.Lock()
 		defer mu.Unlock()
@@ -159,6 +164,7 @@ func TestLargeSubmissionsGoOneByOne(t *testing.T) {
 			if got := passed(); got > small+i+1 {
 				t.Fatalf("%d large ones are passed on while %d are handled", got-small, i)
 			}
+			eventually(t, func() bool { return asked() > 0 }, "the session asks %d times when it is handled", asked)
 			handled()
 		}
 	}, func(c *session.Config) {
