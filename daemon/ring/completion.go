@@ -36,6 +36,9 @@ func NewCompletions(g *Geometry, ringC, ringD []byte) *Completions {
 	}
 }
 
+// Forget gives back what is kept for each entry. Only Tail and Outstanding may be called after it.
+func (q *Completions) Forget() { q.entries, q.marked, q.results = nil, nil, results{} }
+
 // Room returns how many bytes the next Put's result may have: at least MinResult, unless the queue is full.
 func (q *Completions) Room() int { return q.results.room(q.mask + 1 - q.Outstanding()) }
 

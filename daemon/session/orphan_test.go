@@ -2,6 +2,8 @@ package session_test
 
 import (
 	"bytes"
+	"fmt"
+	"runtime"
 	"testing"
 
 	"github.com/kvpipe/kvpipe/daemon/layout"
@@ -37,6 +39,11 @@ const left = 3 // blocks that an orphan leaves behind
 // orphan opens a session with a region of 16 blocks of a page and lets it end as if offers of three of them outlived it.
 func (n *node) orphan() (id transfer.SessionID, region layout.RegionID) {
 	n.t.Helper()
+	return n.orphanOf(sessiontest.Options{Engine: "mortal"})
+}
+
+func (n *node) orphanOf(o sessiontest.Options) (id transfer.SessionID, region layout.RegionID) {
+	n.t.Helper()
 	layouts := make(chan *layout.Layout, 1)
 	n.on(func(ev transfer.Event) bool {
 		switch ev := ev.(type) {
@@ -50,7 +57,7 @@ func (n *node) orphan() (id transfer.SessionID, region layout.RegionID) {
 		}
 		return false
 	})
-	c := n.dial(sessiontest.Options{Engine: "mortal"})
+	c := n.dial(o)
 	region, mem, err := c.Alloc(16 * 4096)
 	noErr(n.t, err)
 	noErr(n.t, c.SetLayout([]layout.View{{
@@ -115,6 +122,27 @@ func TestWhoIsGoneIsToldNothing(t *testing.T) {
 	}
 	if v := c.Rings.WaitedFor(); v != 0 {
 		t.Errorf("progress %d is waited for", v)
+	}
+}
+
+// TestLeftBehindIsSmall: sessions that ended count against no limit of sessions, and what they left may stay for minutes. So nothing is kept of
+// them but that: not the daemon's own part of their rings.
+func TestLeftBehindIsSmall(t *testing.T) {
+	n := start(t, nil)
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	const sessions, each = 20, 256 << 10
+	before := heap()
+	for i := range sessions {
+		n.orphanOf(sessiontest.Options{Engine: fmt.Sprint("mortal", i), SQ: 16, CQ: 1 << 16, Records: 1 << 16})
+	}
+	if after := heap(); after > before+sessions*each {
+		t.Errorf("%d sessions that are over keep %d bytes, want less than %d each", sessions, after-before, each)
 	}
 }
 
