@@ -56,12 +56,13 @@ func TestResults(t *testing.T) {
 	n.Complete(transfer.Complete{Session: id + 1, UserData: 1}) // nobody
 }
 
-// TestTextsArePlain: a text is UTF-8 without NUL, also where another node has something else to say.
+// TestTextsArePlain: a text is printable UTF-8, also where another node has something else to say: it cannot command the terminal where
+// an engine shows it, nor write further lines into its log.
 func TestTextsArePlain(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(sessiontest.Options{})
 	id := transfer.SessionID(c.Welcome.Session)
-	const said, plain = "node \"b\": no\x00thing\xff: \u00e9", "node \"b\": no?thing?: \u00e9"
+	const said, plain = "node \"b\": no\x00thing\xff: \u00e9\x1b[31m\nlevel=ERROR", "node \"b\": no?thing?: \u00e9?[31m?level=ERROR"
 	n.Complete(transfer.Complete{Session: id, UserData: 1, Status: transfer.Failed, Reason: transfer.PeerGone, Text: said})
 	if got, err := c.Wait(); err != nil || got.Text != plain {
 		t.Errorf("a completion says %q (%v), want %q", got.Text, err, plain)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"strings"
+	"unicode"
 
 	"github.com/kvpipe/kvpipe/daemon/ring"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
@@ -67,10 +68,17 @@ func ackBody(value uint64, c transfer.Cause) []byte {
 	return append(ring.Append(nil, &ring.Ack{Reason: uint32(c.Reason), TextLen: uint32(len(text)), Value: value}), text...)
 }
 
-// clip makes what a client is told UTF-8 without NUL, since another node may have said it, and cuts it to at most n
-// bytes, but not inside a character.
+func printable(r rune) rune {
+	if unicode.IsPrint(r) {
+		return r
+	}
+	return '?'
+}
+
+// clip makes what a client is told printable UTF-8 on one line, since another node may have said it and engines write it
+// to their logs, and cuts it to at most n bytes, but not inside a character.
 func clip(s string, n int) string {
-	s = strings.ReplaceAll(strings.ToValidUTF8(s, "?"), "\x00", "?") // copies nothing where nothing is wrong
+	s = strings.Map(printable, strings.ToValidUTF8(s, "?")) // copies nothing where nothing is wrong
 	if len(s) <= n {
 		return s
 	}
