@@ -196,18 +196,22 @@ class Session:
                 return
 
     def sort_out(self) -> None:
-        """Of what poll() gave out, the program may by now hold what was being submitted, and not the others."""
+        """Of what poll() gave out, the program may by now hold what was being submitted, and not the others. The library forgets only what
+        is released; what is not is sorted out with its RELEASED."""
         while self.unsure and not self.under_way:
             try:
                 number = self.unsure.popleft()
             except IndexError:  # another thread was faster
                 return
             operation = self.operations.get(number)
-            if operation is None:
-                self.dropped.append(number)
-            else:
-                with contextlib.suppress(Error):
+            with contextlib.suppress(Error), self as handle:
+                released = self.lib.op_released(handle, number) == 1
+                if operation is not None:
                     operation._look()
+                    if released:
+                        operation._free()
+                elif released:
+                    self.dropped.append(number)
 
     @contextlib.contextmanager
     def making(self, handle: int, region: "ctypes.c_uint64") -> Iterator[None]:

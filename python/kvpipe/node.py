@@ -449,8 +449,9 @@ class Node:
                 for raw in raws[:count]:
                     end = self._read(raw)
                     out.append(end)
-                    # Its RELEASED has come here, or wait_released() had it.
-                    if raw.op and end.op is None and (end.released or self._session.lib.op_released(handle, raw.op) == 1):
+                    # Its RELEASED has come here, or wait_released() had it; or it may be what is being submitted.
+                    if raw.op and end.op is None and (
+                            end.released or self._session.under_way or self._session.lib.op_released(handle, raw.op) == 1):
                         over.append(raw.op)
         finally:
             unread.raws = outer

@@ -132,3 +132,36 @@ def test_a_poll_as_an_operation_is_submitted(node, monkeypatch, held):
     node.poll()
     with node._session as handle:
         assert library().op_released(handle, number) == -kvpipe.Reason.NOT_FOUND
+
+
+@pytest.mark.parametrize("meanwhile", [True, False])
+def test_what_is_released_after_its_end_was_polled_as_it_was_submitted(node, near, monkeypatch, meanwhile):
+    """By a daemon that stood still: a poll gives out the end of an operation that the program does not hold yet, and the same or a later one
+    its RELEASED. It is forgotten like others."""
+    plain, ends = library().take, []
+
+    def gives(status):
+        until(lambda: ends.extend(node.poll()) or any(end.status == status for end in ends), f"its {status.name}")
+
+    def polls_then(*args):
+        near.freeze()
+        code = plain(*args)
+        gives(kvpipe.Status.FAILED)
+        if meanwhile:
+            near.process.send_signal(signal.SIGCONT)
+            gives(kvpipe.Status.RELEASED)
+        return code
+
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(library(), "take", polls_then)
+            operation = node.take("late", [2, 4, 6], token=TOKEN, tokens=48, timeout=0.05)
+    finally:
+        near.process.send_signal(signal.SIGCONT)
+    gives(kvpipe.Status.RELEASED)
+    number = operation._id
+    ends.clear()  # they may refer to it
+    del operation
+    node.poll()
+    with node._session as handle:
+        assert library().op_released(handle, number) == -kvpipe.Reason.NOT_FOUND
