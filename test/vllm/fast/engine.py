@@ -33,7 +33,7 @@ init_none_hash(sha256)
 _hasher = get_request_block_hasher(SLOTS, sha256)
 _models = {}
 # Of our connector's attributes: what each step replaces, and what is kept of each peer.
-_KEPT = {"_ended", "_peers", "_rates", "_heard", "_until"}
+_KEPT = {"_ended", "_saved", "_peers", "_rates", "_heard", "_until"}
 
 
 def _model(folder):
