@@ -41,8 +41,7 @@ class Scheduler:
         self._asking: Any = None  # the request that was asked about last, until it has blocks
         self._loaded: Dict[str, Any] = {}  # requests whose load is over, until they run: vLLM asks about them no more
         self._room: Optional[Callable[[], int]] = None  # blocks that are free; before vLLM 0.32 unknown
-        counts = Counts()
-        self.counts = counts.take
+        self.counts = (counts := Counts()).take
         self._at_once = atonce.AtOnce(config, cache, Peers(node.name, settings.socket, settings.log_peers).met)
         self._operations = Operations(node, counts, self._at_once.met, settings.lease)
         self._waiting = Waiting(node, self._operations, settings)
@@ -144,8 +143,8 @@ class Scheduler:
         with going_on(f"step {step.number}"):
             for load in self._at_once.step():
                 self._waiting.forget(load.key)
-            waiting = [r for r in (self._asking, *self._loaded.values()) if r is not None]  # has_pending_block_frees is for running ones
-            self._asking = None
+            asked, self._asking = self._asking, None
+            waiting = [r for r in (asked, *self._loaded.values()) if r is not None]  # has_pending_block_frees is for running ones
             if self.offers.keeps and any(self._room is None or self._blocks.lack(self._room(), self._tables(r.request_id), r.num_tokens)
                                          for r in waiting):
                 self.offers.give_back()
@@ -173,6 +172,7 @@ class Scheduler:
                     self._waiting.forget(key)
         for load in self._at_once.failed(bad) if bad else ():
             self._operations.drop(load, load.request)
+        self.offers.spoil(bad or (), self._at_once.requests, self._tables)
 
     def _leave(self, request: str) -> None:
         """Nobody needs what workers take for it."""

@@ -112,6 +112,24 @@ def test_no_layer_is_offered_of_what_begins_while_another_connector_loads(node, 
             step(side)
 
 
+@pytest.mark.parametrize("flight, believed", [(2, False), (1, True)])
+def test_who_has_found_blocks_that_another_connector_did_not_load_is_not_offered(node, flight, believed):
+    """With asynchronous scheduling vLLM believes what it has computed meanwhile. Who was to load them computes them now."""
+    side, table = scheduler(node, flight=flight), blocks(100).get_block_ids()
+    side.bind(types.SimpleNamespace(get_block_ids=lambda name: table, evict_blocks=None, block_pool=None))
+    both = [request(100, name, do_remote_prefill=False, do_remote_decode=True) for name in ("loads", "finds")]
+    for r, computed in zip(both, (32, 100)):
+        side.add(r)
+        r.num_computed_tokens = computed
+    side.ended((), {3, 50}, ())
+    side.step(types.SimpleNamespace(num_scheduled_tokens={"loads": 68}, preempted_req_ids=None))
+    for r, offered in zip(both, (True, believed)):
+        r.status, r.num_computed_tokens = RequestStatus.FINISHED_LENGTH_CAPPED, 100
+        waits, params = side.finished(r, table)
+        assert (waits, params is not None) == (offered, offered), r.request_id
+    assert not side.offers._spoiled
+
+
 @pytest.mark.parametrize("late", [0, 2])
 def test_blocks_of_a_preempted_request_are_written_once_nothing_reads_them(node, late):
     side = scheduler(node, layerwise=True)
