@@ -119,6 +119,7 @@ def test_other_shapes_are_named():
     (3, 3, 2, Heads(1, 2), (3, 6)),    # layers with more heads than the model says
     (4, 4, 4, Heads(1, 2), (4, 8)),
     (2, 2, 4, Heads(3, 4), (6, 8)),
+    (1, 1, 4, Heads(5, 6), (5, 6)),    # six ranks cannot all hold as many copies of four heads
 ])
 def test_heads_are_shared_out(slots, kv_heads, total, heads, expected):
     assert share(slots, LAYER._replace(kv_heads=kv_heads, total=total), heads) == expected

@@ -75,6 +75,11 @@ def test_parameters_of_another_connector_are_named():
     assert "does not use KVPipeConnector" in incoming(params)
 
 
+@pytest.mark.parametrize("tokens", [0, None])
+def test_tokens_that_are_not_said_are_the_prompts(tokens):
+    assert incoming(ours(tokens=tokens)) == SOURCE._replace(tokens=0)
+
+
 def test_a_trace_that_is_none_is_left_out():
     assert incoming(ours(trace="t" * 65)).trace is None
     assert incoming(ours(trace=5)).trace is None
@@ -132,6 +137,14 @@ def test_settings_are_strict(extra, word):
     with pytest.raises(ValueError, match="^kvpipe: ") as error:
         Settings.parse(extra)
     assert word in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("extra", [
+    {"decode_offer_share": 0.0}, {"decode_offer_share": 1.0}, {"kv_recompute_threshold": 0}, {"decode_offer": 0.001}, {"decode_offer": 3600.0},
+    {"lease": 0.001}, {"timeout": 30.0 * 86_400}, {"advertise": "host:1"}, {"advertise": "[::1]:65535"},
+])
+def test_limits_themselves_are_within(extra):
+    assert Settings.parse(extra) == Settings(**extra)
 
 
 @pytest.mark.parametrize("node", ["10.0.0.9:7650", "[::1]:1", "half \ud800", "", "n" * 256, "a\0b", None])

@@ -45,6 +45,14 @@ def test_a_peer_is_met_once(near, said, monkeypatch):
     assert len(said()) == 1
 
 
+@pytest.mark.parametrize("named", ["by the engine's settings", "by its environment"])
+def test_the_daemon_that_is_asked_is_the_engines(near, said, monkeypatch, named):
+    monkeypatch.delenv("KVPIPE_ADMIN", raising=False)
+    monkeypatch.setenv("KVPIPE_SOCKET", "/nowhere/kvpiped.sock" if "settings" in named else near.socket)
+    Peers("here", near.socket if "settings" in named else "", True).met(near.node, 1e9)
+    assert len(said()) == 1 and "here: local, " in said()[0]
+
+
 def test_who_may_not_ask_the_daemon_says_how_to(said, monkeypatch, tmp_path):
     monkeypatch.delenv("KVPIPE_ADMIN", raising=False)
     Peers("here", str(tmp_path / "kvpiped.sock"), True).met("there", 1e9)

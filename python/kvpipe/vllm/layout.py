@@ -107,10 +107,8 @@ def _columns(layer: Layer, tensor: Any, heads: Heads, part: str) -> List[Part]:
 def share(slots: int, layer: Layer, heads: Heads) -> Tuple[int, int]:
     """(first head, heads in all) of a rank whose tensor has ``slots`` heads: ranks beyond the layer's heads hold copies."""
     per, total = max(slots // max(layer.kv_heads, 1), 1), layer.total  # some formats keep several slots for a head
-    mine = slots // per
-    if mine * heads.ranks > total and mine == max(total // heads.ranks, 1):  # else the layer has more than the model says
-        if total % mine == 0 and heads.ranks % (total // mine) == 0:
-            return heads.rank // (heads.ranks * mine // total) * mine * per, total * per
+    if slots // per == 1 and heads.ranks > total and heads.ranks % total == 0:  # else the layer has more than the model says
+        return heads.rank // (heads.ranks // total) * per, total * per
     return heads.rank * slots, heads.ranks * slots
 
 

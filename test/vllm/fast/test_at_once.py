@@ -115,6 +115,7 @@ def test_a_load_that_cannot_be_told_of_fails_the_step_that_waits_for_it(node):
     r.prompt_embeds = "no tensor"
     with pytest.raises(AttributeError):
         side.allocated(r, blocks(100), 99)
+    assert asked(side, request(100, "next")) == (100, True), "it says nothing of another of that KV"
     told = step(side)
     assert told.spoiled == [1, 2, 3, 4, 5, 6, 7] and not told.recvs
     side.ended((), {1, 2, 3, 4, 5, 6, 7})

@@ -9,6 +9,8 @@ from sides import TOKEN, begun, placed, request, scheduler, step
 from kvpipe import Reason, Status, Unavailable
 from kvpipe.vllm.loads import Loads
 from kvpipe.vllm.meta import Load
+from kvpipe.vllm.stats import Counts
+from kvpipe.vllm.whole import Whole
 
 
 @pytest.mark.parametrize("bad, failed, left", [({3}, (), True), ((), {"r"}, True), ({99}, {"other"}, False)])
@@ -64,6 +66,39 @@ def test_one_that_failed_before_its_memory_is_free_counts_and_is_given_back_once
     assert side.counts().data["failed"] == {"peer_gone": 1} and node.told.count(("drop", "k")) == 1
 
 
+@pytest.fixture
+def whole():
+    """(loads with parts elsewhere, what they count, the peers that were met and at which rate)"""
+    counts, met = Counts(), []
+    whole = Whole(counts, lambda peer, rate: met.append((peer, rate)))
+    whole.begun("r", "other", 0.25)
+    return whole, counts.data, met
+
+
+def test_its_producer_is_met_with_the_rate_of_all_parts(whole):
+    loads, counted, met = whole
+    loads.ended_elsewhere("r")
+    loads.ended_here("r", ends(2)._replace(bytes=50), 2.0)
+    assert counted["load_bytes"] == [200] and met == [("other", 100)]
+
+
+def test_nor_is_one_met_that_gave_nothing(whole):
+    loads, counted, met = whole
+    loads.ended_here("r", ends(2, Status.FAILED, Reason.PEER_GONE), 2.0)
+    loads.ended_elsewhere("r")
+    assert counted["failed"] == {"peer_gone": 1} and not met
+
+
+def test_the_first_reason_is_why_parts_elsewhere_were_for_nothing(whole):
+    """A request of which a part failed is cancelled everywhere after that."""
+    loads, counted, met = whole
+    loads.failed_elsewhere("r", "elsewhere")
+    loads.failed_elsewhere("r", "cancelled")
+    loads.ended_elsewhere("r")
+    loads.ended_here("r", ends(2), 2.0)
+    assert counted["failed"] == {"elsewhere": 1} and not met
+
+
 def test_a_load_that_is_refused_at_once_counts(node):
     side = scheduler(node)
     node.refuses = Unavailable("no")
@@ -117,3 +152,29 @@ def test_a_load_that_a_step_waits_for_counts_once_and_as_failed_if_any_part_did(
 @pytest.mark.parametrize("rank, end, bad, met", [(0, DONE, set(), ["other"]), (1, DONE, set(), []), (0, LATE, {1, 2}, [])])
 def test_one_rank_says_of_which_node_layers_came(node, rank, end, bad, met):
     assert layers_of(node, rank, end)[1:] == (bad, met)
+
+
+@pytest.mark.parametrize("awaited", [True, False], ids=["that a step waits for", "that is heard of later"])
+def test_a_load_that_a_rank_cannot_ask_for_counts_once(node, awaited):
+    node.refuses = Unavailable("no")
+    loads = Loads(node, 0, lambda peer, rate: None)
+    load = Load(7, "r", "k", "other", TOKEN, None, b"", [[1, 2]], 0, 32, 0, {0: 0, 1: 1}, 2, 30.0, awaited)
+    assert (loads.begin([load]), loads.bad) == (([], {1, 2}) if awaited else ([7], set()))
+    assert loads.counts.take().to_dict()["failed"] == {"refused": 1}
+
+
+@pytest.mark.parametrize("rank, end, counted, peers", [
+    (0, ends(7)._replace(bytes=50), [100], ["other"]),
+    (1, ends(7)._replace(bytes=50), None, []),
+    (0, ends(7, Status.FAILED, Reason.PEER_GONE), [], []),
+], ids=["the first", "another", "it failed"])
+def test_the_first_rank_counts_for_all_where_the_scheduler_takes_no_part(node, rank, end, counted, peers):
+    met, load = [], Load(7, "r", "k", "other", TOKEN, None, b"", [[1, 2]], 0, 32, 0, {0: 0, 1: 1}, 2, 30.0, False)
+    loads = Loads(node, rank, lambda peer, rate: met.append(peer))
+    loads.begin([load])
+    node.coming = [end]
+    node.poll()
+    loads.over(7)
+    assert 7 not in loads
+    told = loads.counts.take()
+    assert (told and told.data["load_bytes"], met) == (counted, peers)

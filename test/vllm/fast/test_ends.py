@@ -168,6 +168,55 @@ def test_a_worker_whose_session_is_over_says_so_and_holds_nobody_up(node, worker
     assert isinstance(worker.lost.aggregate(worker.lost), Lost)
 
 
+def test_nor_does_one_that_counts_its_loads(node):
+    """How they ended is not to be had any more."""
+    class Gone:
+        @property
+        def completion(self):
+            raise Unavailable("the session is over")
+
+    node.take, worker = lambda *_, **__: Gone(), Worker(node, None, cache(), Settings(), Heads(1, 2))
+    look(worker, Step(1, last=7, recvs={7: "r"}, loads=[LOAD._replace(parts={0: 1, 1: 0})]))
+    node.poll = lambda: (_ for _ in ()).throw(Unavailable("the session is over"))
+    assert look(worker, Step(2, last=7)).failed_recving == {"r"} and worker.counts() is None
+
+
+def test_what_failed_is_forgotten_with_its_load(node, worker):
+    """Of what a daemon still has to say when it is replaced, nothing is heard."""
+    look(worker, Step(1, last=7, recvs={7: "r"}))
+    node.coming = [ends(7, Status.FAILED, Reason.PEER_GONE, released=False)]
+    look(worker, Step(2, last=7, ended=[(7, False)]))
+    assert look(worker, Step(3, last=7)).failed_recving == {"r"}
+    assert not worker._failed
+
+
+def test_a_worker_says_nothing_before_the_first_step(node, worker):
+    worker.saved()
+    worker.layer_saved("layer 0")
+    assert not worker.offered and node.said == []
+
+
+def test_what_a_step_begins_is_begun_before_its_inputs_are_made_ready():
+    """By the hook that vLLM calls first. A quiet step has nothing to begin there."""
+    connector = KVPipeConnector.__new__(KVPipeConnector)
+    connector._begin = mock.Mock()
+    connector.handle_preemptions(QUIET)
+    connector._begin.assert_not_called()
+    connector.handle_preemptions(Step(1))
+    connector._begin.assert_called_once_with(Step(1))
+
+
+def test_both_sides_say_what_they_have_counted():
+    connector = KVPipeConnector.__new__(KVPipeConnector)
+    connector._side = mock.Mock()
+    assert connector.get_kv_connector_stats() is connector._side.counts.return_value
+
+
+@pytest.mark.parametrize("extra, piecewise", [({}, False), ({"layerwise": False}, False), ({"layerwise": True}, True)])
+def test_layers_can_be_told_apart_only_where_graphs_are_cut_between_them(extra, piecewise):
+    assert KVPipeConnector.requires_piecewise_for_cudagraph(extra) is piecewise
+
+
 @pytest.fixture
 def operations(node):
     return Operations(node, Counts(), lambda peer, rate: None, 30.0)

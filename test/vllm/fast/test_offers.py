@@ -27,6 +27,18 @@ def test_nothing_is_offered_when_the_session_of_a_rank_is_over(node):
     assert prefilled(side, "q") == (False, None) and len(node.offered) == 1
 
 
+def test_what_prefill_offers_makes_room_for_nobody(node):
+    """Its decode engine comes for it. Only what is kept for a next turn saves no more than work."""
+    side = scheduler(node, decode_offer=60.0, decode_offer_share=0.07)
+    assert prefilled(side)[0]
+    assert not side.offers.keeps and not side.offers.give_back() and not node.said
+    r = request(100, "turn", do_remote_prefill=False)
+    r.kv_transfer_params, r.status, r.num_computed_tokens = None, RequestStatus.FINISHED_STOPPED, 100
+    side.add(r)
+    assert side.finished(r, ([11, 12, 13, 14, 15, 16, 17],))[0], "nor does it count among what is kept"
+    assert side.offers.keeps and side.offers.give_back() and node.said == [("withdraw", node.offered[1])]
+
+
 def test_nothing_is_offered_that_cannot_be_answered(node, monkeypatch):
     side = scheduler(node)
     monkeypatch.setattr("kvpipe.vllm.offers.wire.outgoing", lambda **_: {}["nothing"])
@@ -232,11 +244,12 @@ def test_what_has_not_grown_to_the_whole_prompt_is_not_promised(node, tokens, pr
     assert waits and bool(params) == promised and node.said == [("seal" if promised else "withdraw", "transfer:t p")]
 
 
-def test_who_is_computed_again_is_offered_whole(node):
+@pytest.mark.parametrize("found", [0, 48])
+def test_who_is_computed_again_is_offered_whole(node, found):
     """Its taker has heard the end of what grew before."""
     side, r = scheduler(node, layerwise=True), early(100, "p", do_remote_decode=True, do_remote_prefill=False)
     side.add(r)
-    r.num_preemptions = 1
+    r.num_preemptions, r.num_computed_tokens = 1, found
     side.allocated(r, None, 0)
     assert not node.offered
     side.step(scheduled("p"))

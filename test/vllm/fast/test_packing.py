@@ -45,6 +45,23 @@ def test_what_lies_otherwise_moves_in_whole_blocks(monkeypatch):
     assert layout.in_whole_blocks(form)
 
 
+def test_so_does_what_has_only_its_keys_in_columns(monkeypatch):
+    def backwards(config, spec, cache, key, value, slots):
+        keys, values = layout.columns(cache)
+        keys.copy_(key.view(keys.shape))
+        values.copy_(value.view(values.shape).flip(1))
+
+    monkeypatch.setattr(packing, "attention_writes", backwards)
+    assert layout.in_whole_blocks(packing.found(config(), [spec()]))
+
+
+def test_so_do_values_that_are_larger_than_keys():
+    """Columns have the one behind the other, in halves."""
+    other = spec()
+    other.head_size_v = 32
+    assert layout.in_whole_blocks(packing.found(config(), [other]))
+
+
 def test_what_cannot_be_tried_moves_in_whole_blocks(monkeypatch):
     def gone(*_):
         raise ImportError("no such function in this vLLM")
@@ -97,6 +114,19 @@ def test_layers_that_differ_all_count():
 def test_the_layers_are_the_models():
     """Not those of a rank, which may be a stage of a pipeline."""
     assert layout.fingerprint(config(layers=63), [spec()] * 16, [32], layout.COLUMNS)["layers"] == 63
+
+
+@pytest.mark.parametrize("speculative, more, tokens", [
+    (None, {}, 0), ({}, {}, 0), ({"num_speculative_tokens": None}, {}, 0), ({"num_speculative_tokens": 0}, {"num_lookahead_tokens": 4}, 0),
+    ({"num_speculative_tokens": 4}, {}, 9),  # a vLLM that does not say for how many it looks ahead
+    ({"num_speculative_tokens": 4}, {"num_lookahead_tokens": 0}, 5),
+    ({"num_speculative_tokens": 4}, {"num_lookahead_tokens": 3}, 8),
+])
+def test_room_for_drafts_is_that_of_vllms_scheduler(speculative, more, tokens):
+    speculative = speculative if speculative is None else types.SimpleNamespace(**speculative)
+    assert packing.drafts(types.SimpleNamespace(speculative_config=speculative, **more)) == tokens
+    if speculative is None:
+        assert packing.drafts(types.SimpleNamespace(**more)) == 0
 
 
 def drafting(own, draft):

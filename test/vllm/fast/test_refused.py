@@ -1,5 +1,8 @@
 """Engines that cannot use kvpipe are told why, in one line, at their start."""
 
+import os
+import threading
+import time
 import types
 from unittest import mock
 
@@ -105,3 +108,19 @@ def test_a_library_that_is_not_there_is_not_waited_for(monkeypatch):
     monkeypatch.setattr("kvpipe.vllm.session.library", library)
     with pytest.raises(RuntimeError, match="^kvpipe: libkvpipe cannot be loaded"):
         open_session(Settings(), "engine", None)
+
+
+def test_a_daemon_that_does_not_come_is_waited_for_so_long(tmp_path):
+    began, settings = time.monotonic(), Settings(socket=str(tmp_path / "kvpiped.sock"), connect_timeout=0.6)
+    with pytest.raises(RuntimeError, match="^kvpipe: no daemon at .*: mount that directory into the pod or start .*kvpipectl doctor\"$"):
+        open_session(settings, "engine", None)
+    assert 0.6 <= time.monotonic() - began < 5
+
+
+def test_one_that_comes_meanwhile_is_found(near, tmp_path):
+    settings = Settings(socket=str(tmp_path / "kvpiped.sock"), connect_timeout=60)
+    starts = threading.Timer(0.4, os.symlink, (near.socket, settings.socket))
+    starts.start()
+    with open_session(settings, "engine", None) as node:
+        assert node.name == near.node
+    starts.join()

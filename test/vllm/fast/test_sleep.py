@@ -1,5 +1,6 @@
 """An engine that sleeps: vLLM says so to each worker, after it has drained what was handed over and reset its cache."""
 
+import threading
 import types
 
 import pytest
@@ -48,6 +49,21 @@ def handed_over(p, d, key, value):
     d.node.take(key, [1, 2], token=TOKEN, tokens=2).wait(30)
     offer.wait(30)
     return bool((d.kv[1:3] == value).all())
+
+
+def test_only_the_engines_one_allocation_is_the_daemons(ranks):
+    """Of that size and type, by that thread, while it is made."""
+    p, _ = ranks
+    memory, of_torch, size = p.connector._worker.memory, torch.zeros, BLOCK * BLOCKS
+    with pytest.raises(MemoryError), memory.allocating():
+        for elsewhere in (torch.zeros(size), torch.zeros(size, 1, dtype=torch.int8), torch.zeros(size - 1, dtype=torch.int8)):
+            assert not elsewhere.any()
+        other = threading.Thread(target=lambda: torch.zeros(size, dtype=torch.int8))
+        other.start()
+        other.join()
+        raise MemoryError
+    assert torch.zeros is of_torch
+    assert len(memory._regions) == 1
 
 
 def test_kv_memory_goes_and_comes_back_where_it_was(ranks):

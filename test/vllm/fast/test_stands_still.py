@@ -9,7 +9,7 @@ import types
 import kvpipe
 import pytest
 import sides
-from fakes import cache
+from fakes import cache, ends
 from kvpipe import Busy
 from kvpipe.vllm import submissions
 from kvpipe.vllm.layout import Heads
@@ -124,6 +124,21 @@ def test_a_load_that_nobody_waits_for_any_more_is_cancelled_then(node, queue, cl
     clock[0] += 3.1
     side.step(STEP)
     assert ("cancel", "k") in node.said
+
+
+def test_nothing_is_cancelled_that_has_ended_by_itself_meanwhile(node, queue, clock):
+    side, loads = scheduler(node), [request(100, f"r{i}", ours={"key": f"k{i}"}) for i in range(2)]
+    for r in loads:
+        sides.begun(side, r)
+    tags, queue.full = list(side._operations.running), True
+    for r in loads:
+        sides.finished(side, r)
+    node.coming = [ends(tags[0])]
+    side.step(STEP)
+    queue.full = False
+    clock[0] += 3.1
+    side.step(STEP)
+    assert list(side._operations.running) == tags[1:] and [said for said in node.said if said[0] == "cancel"] == [("cancel", "k1")]
 
 
 def test_an_offer_that_cannot_be_sealed_cannot_be_taken(node, queue, clock):
