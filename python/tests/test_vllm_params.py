@@ -131,7 +131,10 @@ def test_settings_have_defaults():
     ({"decode_offer": 7200}, "0, or 0.001 to 3600 seconds"),
     ({"decode_offer_share": 20}, "0 to 1"),
     ({"advertise": "host"}, "host:port"),
-    ({"advertise": "host:70000"}, "host:port"),
+    ({"advertise": "host:65536"}, "host:port"),
+    ({"advertise": "host:0"}, "host:port"),
+    ({"advertise": "host:http"}, "host:port"),
+    ({"advertise": ":7650"}, "host:port"),
 ])
 def test_settings_are_strict(extra, word):
     with pytest.raises(ValueError, match="^kvpipe: ") as error:

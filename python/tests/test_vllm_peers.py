@@ -25,6 +25,11 @@ def test_a_rate_that_the_daemon_has_not_measured_is_the_first_load():
     assert line({"transport": "local", "gbps": 0, "choices": []}, 25e8) == "local, 2.5 GB/s measured"
 
 
+@pytest.mark.parametrize("nothing", [{"transport": "", "gbps": None, "choices": None}, {"transport": None}])
+def test_what_the_daemon_does_not_know_is_left_out(nothing):
+    assert line(nothing, 25e8) == "no transport, 2.5 GB/s measured"
+
+
 @pytest.fixture
 def said(caplog):
     def wait():
@@ -115,8 +120,10 @@ def test_nor_is_another_user_who_listens_there(monkeypatch, tmp_path):
     folder.mkdir(mode=0o700)
     monkeypatch.setattr(peers, "_in_tmp", lambda: str(folder))
     with listener(folder / "admin.sock"):
-        monkeypatch.setattr(os, "geteuid", lambda: 65534)
         os.chown(folder, 65534, 65534)
+        with pytest.raises(PermissionError, match="is not this user's alone"):
+            connect([str(folder / "admin.sock")])
+        monkeypatch.setattr(os, "geteuid", lambda: 65534)
         with pytest.raises(PermissionError, match="another user listens there"):
             connect([str(folder / "admin.sock")])
 

@@ -42,6 +42,14 @@ def test_an_engine_with_nothing_else_waits_for_a_short_load(node):
     assert not told.recvs and not node.taken, "its workers take it, since they wait for it"
 
 
+def test_a_producer_is_met_by_its_rate(node):
+    told = []
+    at_once = known(node)._at_once
+    at_once._met = lambda peer, rate: told.append((peer, rate))
+    at_once.met("other", 5.0)
+    assert told == [("other", 5.0)]
+
+
 def test_what_prefill_has_only_a_part_of_is_loaded_whole(node):
     assert asked(known(node), request(100, ours={"tokens": 64})) == (64, False)
 

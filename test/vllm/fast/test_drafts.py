@@ -119,6 +119,11 @@ def test_they_have_kv_heads_of_their_own(engine, near, far, drafts, heads, tp):
     hand_over(p, d, OWN + drafts)
 
 
+def test_layers_behind_the_models_have_its_heads_where_no_model_drafts(engine, near, far, monkeypatch):
+    monkeypatch.setattr("kvpipe.vllm.memory.draft_config", lambda config: None)
+    hand_over(engine(near, "p", EAGLE), engine(far, "d", EAGLE, tp=2), OWN + EAGLE)
+
+
 @pytest.mark.parametrize("drafts", [DRAFTS, EAGLE], ids=["draft model", "EAGLE"])
 @pytest.mark.parametrize("more", [{"size": 16}, {"dtype": torch.float16}], ids=["head size", "type"])
 def test_prefill_may_have_them_alone_whatever_they_are_like(engine, near, far, drafts, more):

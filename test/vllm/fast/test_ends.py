@@ -190,6 +190,20 @@ def test_what_failed_is_forgotten_with_its_load(node, worker):
     assert not worker._failed
 
 
+@pytest.mark.parametrize("layerwise", [True, False])
+def test_vllms_word_on_a_layer_counts_with_layerwise_alone(layerwise):
+    connector = KVPipeConnector.__new__(KVPipeConnector)
+    connector._layerwise, connector._layer_saved, connector._wait_layer = layerwise, mock.Mock(), mock.Mock()
+    connector.save_kv_layer("layer 1", None, None)
+    connector.wait_for_layer_load("layer 2")
+    told = [mock.call("layer 1")], [mock.call("layer 2")]
+    assert (connector._layer_saved.mock_calls, connector._wait_layer.mock_calls) == (told if layerwise else ([], []))
+
+
+def test_what_either_side_is_told_is_of_the_types_that_vllm_asks_for():
+    assert all(isinstance(step, compat.Metadata) for step in (QUIET, Step(1))) and isinstance(Lost(), compat.WorkerMetadata)
+
+
 def test_a_worker_says_nothing_before_the_first_step(node, worker):
     worker.saved()
     worker.layer_saved("layer 0")
@@ -269,6 +283,16 @@ def test_only_loads_that_failed_are_worth_a_warning(node, operations, monkeypatc
     operations.keep(operations.tag(), "r", node.take("k"))
     operations.running[1].operation._end = end
     node.coming = [end]
+    operations.collect()
+    assert levels == [level]
+
+
+@pytest.mark.parametrize("blocks, level", [(0, logging.INFO), (7, logging.DEBUG)], ids=["for decode", "for a turn that may not come"])
+def test_an_offer_that_nobody_came_for_is_worth_less(node, operations, monkeypatch, blocks, level):
+    levels, end = [], ends(1, Status.FAILED, Reason.TIMEOUT)
+    monkeypatch.setattr(compat.logger, "log", lambda level, *_: levels.append(level))
+    operations.keep(operations.tag(), "r", node.offer("k", []), blocks=blocks)
+    operations.running[1].operation._end, node.coming = end, [end]
     operations.collect()
     assert levels == [level]
 

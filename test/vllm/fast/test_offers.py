@@ -8,6 +8,7 @@ from sides import begun, blocks, early, finished, request, scheduler, step
 from vllm.v1.request import RequestStatus
 
 from kvpipe import Status
+from kvpipe.vllm.connector import KVPipeConnector
 from kvpipe.vllm.meta import end_of
 
 
@@ -84,6 +85,14 @@ def prefill(name, loaded=0):
     r = early(100, name, do_remote_decode=True, do_remote_prefill=False)
     r.prefill_stats = types.SimpleNamespace(num_external_cached_tokens=loaded)
     return r
+
+
+def test_layers_are_offered_of_what_is_computed_behind_a_load_of_our_own(node):
+    """Who waits for them hears if that load fails."""
+    side, r = scheduler(node, layerwise=True, role="kv_producer"), prefill("p", loaded=64)
+    side.add(r)
+    side.offers.allocated(r, 64)
+    assert "p" in side.offers.layered
 
 
 @pytest.mark.parametrize("beside", [False, True], ids=["in its step", "beside other steps"])
@@ -211,6 +220,30 @@ def test_only_who_gets_an_answer_will_come_for_its_kv(node, params, status):
     assert (side.finished(r, ([1, 2, 3, 4, 5, 6, 7],)) == (False, None)) == (not answered) and len(node.offers) == answered
 
 
+@pytest.mark.parametrize("advertise, host, port", [("", "10.0.0.1", 7650), ("pod:80", "pod", 80)])
+def test_the_address_that_goes_out_is_the_daemons_unless_one_is_set(node, advertise, host, port):
+    node.advertise = "10.0.0.1:7650"
+    _, params = prefilled(scheduler(node, advertise=advertise))
+    assert (params["remote_host"], params["remote_port"]) == (host, port)
+
+
+def test_nothing_is_kept_that_nobody_has_asked_for(node):
+    side, r = scheduler(node, decode_offer_share=1.0), request(100, do_remote_prefill=False)
+    side.add(r)
+    r.status, r.num_computed_tokens = RequestStatus.FINISHED_STOPPED, 100
+    assert side.finished(r, (list(range(1, 8)),)) == (False, None) and not node.offers
+
+
+def test_prefill_hands_over_no_more_than_the_prompt(node):
+    """It may have been asked for some tokens of the answer, too."""
+    side, r = scheduler(node), request(100)
+    r.kv_transfer_params = {"do_remote_decode": True}
+    side.add(r)
+    side.step(scheduled("r"))
+    r.status, r.num_computed_tokens = RequestStatus.FINISHED_LENGTH_CAPPED, 103
+    assert side.finished(r, (list(range(1, 8)),))[1]["kvpipe"]["tokens"] == 100 and node.offers[0]["tokens"] == 100
+
+
 @pytest.mark.parametrize("computed, tokens", [(60, 60), (99, 99), (101, 99)])
 def test_the_last_token_of_an_answer_is_not_kept(node, computed, tokens):
     """It was sampled; with asynchronous scheduling the engine counts it, and one more, as computed."""
@@ -227,7 +260,9 @@ def test_a_reset_cache_offers_nothing_of_before(node):
     prefilled(side)
     begun(side, request(100))
     node.said.clear()
-    side.offers.reset()
+    connector = KVPipeConnector.__new__(KVPipeConnector)
+    connector._scheduler = side
+    assert connector.reset_cache(), "vLLM says that its own was not reset, where a connector's was not"
     assert node.said == [("withdraw", node.offered[0])], "what it loads is not its own, and goes on"
 
 
@@ -289,6 +324,9 @@ def test_blocks_that_do_not_come_back_are_waited_for_a_moment(node, clock):
     assert not offers.give_back()
     keep()
     assert offers.give_back(), "the next ones are waited for likewise"
+    step(side)
+    clock[0] += 1.1
+    assert not offers.give_back(), "no longer for a step between"
     running.running.clear()
     step(side)
-    assert not offers.give_back() and not offers._asked_back
+    assert not offers._asked_back and not offers.give_back()

@@ -1,12 +1,15 @@
 """What is kept for a next turn makes room for requests that wait."""
 
 import contextlib
+import types
 
 import models
 import places
 import pytest
 from engine import SLOTS, Engine, wait
 from vllm.v1.core.sched.interface import PauseState
+
+from kvpipe.vllm import compat
 
 KEPT, WAITS = list(range(2, 72)), list(range(100, 100 + 6 * SLOTS))
 
@@ -74,3 +77,9 @@ def test_a_pause_waits_for_what_is_kept_until_the_connectors_cache_is_reset(near
         assert d.scheduler.has_requests() and not d.sent
         d.scheduler.reset_prefix_cache(reset_connector=True)
         assert steps(d, lambda: not d.scheduler.has_requests()) and d.sent == {"turn"}
+
+
+@pytest.mark.parametrize("more, room", [({}, 9), ({"watermark_blocks": 2}, 7)])
+def test_vllm_keeps_some_free(more, room):
+    pool = types.SimpleNamespace(get_num_free_blocks=lambda: 9)
+    assert compat.room(types.SimpleNamespace(block_pool=pool, **more))() == room
