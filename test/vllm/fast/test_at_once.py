@@ -82,11 +82,21 @@ def test_others_are_loaded_beside(node, settings, answer):
     assert asked(known(node, **settings), request(100), answer) == (100, True)
 
 
-def test_beside_another_connector_no_step_waits(node):
+@pytest.mark.parametrize("place", [Place("n", alone=False), object()], ids=["by our worker's word", "as only that one's worker says a word"])
+def test_beside_another_connector_no_step_waits(node, place):
     """It would store what the step has computed, before it is known that nothing came."""
     side = known(node)
-    side.places({(0, 0): Place("n", alone=False)})
+    side.places({(0, 0): place})
     assert asked(side, request(100)) == (100, True)
+
+
+@pytest.mark.parametrize("computed, heard", [(64, (35, False)), (32, (68, True))])
+def test_a_step_waits_for_what_is_missing_if_that_is_short(node, computed, heard):
+    """Of 100 tokens it would wait for half, and has the first ones."""
+    side, r = known(node, rate=SLOW), request(100)
+    side.add(r)
+    node.coming = [ends(side._operations.last)]
+    assert side.matched(r, computed) == heard
 
 
 def test_nothing_is_loaded_of_what_is_not_there(node):
@@ -230,6 +240,7 @@ def test_a_layer_that_came_after_it_was_computed_on_is_not_believed(node, worker
     worker.saved()
     worker.results(named, set())
     assert worker.failed_blocks() == bad and asked == ([0] if late == (0,) else [0, 1])
+    assert not worker._loads._lost, "no step asks about it any more"
 
 
 def test_so_are_those_of_a_load_that_is_refused_and_of_one_that_never_began(node, worker):

@@ -6,6 +6,7 @@ import pytest
 import torch
 from vllm.multimodal.inputs import MultiModalFeatureSpec, MultiModalFieldElem, MultiModalKwargsItem, MultiModalSharedField, PlaceholderRange
 
+from kvpipe.vllm.compat import content_of
 from kvpipe.vllm.requests import digest
 
 TOKENS = 64
@@ -56,3 +57,8 @@ def test_another_input_has_another_digest(one, other):
 ])
 def test_what_these_tokens_do_not_depend_on_is_not_in_it(one, other):
     assert digest(request(**one), TOKENS) == digest(request(**other), TOKENS)
+
+
+def test_an_input_of_which_only_the_name_is_left_has_that_content():
+    """Its data is in the cache of a processor."""
+    assert content_of(image("renderer0-mm-3-image")) == "renderer0-mm-3-image"

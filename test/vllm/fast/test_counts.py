@@ -178,3 +178,34 @@ def test_the_first_rank_counts_for_all_where_the_scheduler_takes_no_part(node, r
     assert 7 not in loads
     told = loads.counts.take()
     assert (told and told.data["load_bytes"], met) == (counted, peers)
+
+
+def test_a_rank_without_a_part_of_a_load_takes_nothing(node):
+    loads = Loads(node, 2, lambda peer, rate: None)
+    assert not loads.begin([Load(7, "r", "k", "other", TOKEN, None, b"", [[1, 2]], 0, 32, 0, {0: 0, 1: 1}, 2, 30.0, False)])
+    assert not node.taken and 7 not in loads
+
+
+def test_what_only_parts_say_is_something():
+    counts = Counts()
+    assert counts.is_empty() and counts.take() is None
+    counts.part(7, 0.1, 50)
+    assert not counts.is_empty() and not counts.take().is_empty()
+
+
+def test_each_offer_counts_once_by_how_it_ended():
+    counts = Counts()
+    for end in (ends(1), ends(2), ends(3, Status.FAILED, Reason.TIMEOUT)):
+        counts.ended(False, end, 0.1)
+    assert counts.data["offers"] == {"consumed": 2, "timeout": 1}
+    told = Counts(counts.data).reduce()
+    assert (told["offers consumed"], told["offers not consumed"], told["loads"], told["failed loads"]) == (2, 1, 0, 0)
+
+
+def test_the_log_line_has_the_median_and_the_slowest():
+    """In milliseconds, of a hundred loads all but the slowest one."""
+    counts = Counts()
+    for i in reversed(range(200)):
+        counts.ended(True, ends(i)._replace(bytes=10_000), i / 1e3)
+    told = counts.reduce()
+    assert (told["load p50 (ms)"], told["load p99 (ms)"], told["MB loaded"], told["loads"]) == (100, 198, 2, 200)

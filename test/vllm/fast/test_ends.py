@@ -137,6 +137,10 @@ def test_no_other_step_waits(node, worker, naps):
     node.coming = [ends(4)]
     look(worker, Step(2, last=4))
     without_a_forward_pass(worker, Step(3, last=4))
+    look(worker, Step(4, last=5, sends={5: "s"}))
+    node.coming = [ends(5)]
+    look(worker, Step(5, last=5))
+    assert not without_a_forward_pass(worker, Step(6, last=5)).finished_sending
     assert not naps, "it computes, or nothing is open"
 
 
@@ -218,6 +222,16 @@ def test_what_a_step_begins_is_begun_before_its_inputs_are_made_ready():
     connector._begin.assert_not_called()
     connector.handle_preemptions(Step(1))
     connector._begin.assert_called_once_with(Step(1))
+
+
+@pytest.mark.parametrize("received, bad, failed", [({"r"}, set(), None), (None, {3}, None), (None, set(), {"r"}), (None, set(), None)])
+def test_the_scheduler_hears_what_workers_say_if_they_say_anything(received, bad, failed):
+    """One may say that a request failed long before all are done with it."""
+    connector = KVPipeConnector.__new__(KVPipeConnector)
+    connector._scheduler = mock.Mock()
+    said = {"finished_recving": received, "invalid_block_ids": bad, "failed_recving": failed}
+    connector.update_connector_output(types.SimpleNamespace(**said, kv_connector_worker_meta=None))
+    assert connector._scheduler.mock_calls == ([mock.call.ended(received, bad, failed)] if received or bad or failed else [])
 
 
 def test_both_sides_say_what_they_have_counted():

@@ -4,7 +4,7 @@ import types
 
 import pytest
 from fakes import ends, full, window
-from sides import begun, blocks, early, finished, request, scheduler, step
+from sides import begun, blocks, early, finished, placed, request, scheduler, step
 from vllm.v1.request import RequestStatus
 
 from kvpipe import Status
@@ -87,6 +87,13 @@ def prefill(name, loaded=0):
     return r
 
 
+def test_an_engine_on_several_nodes_offers_no_layers_either(node):
+    side, r = placed(scheduler(node, tp=2, layerwise=True, role="kv_producer"), "n", "far"), prefill("p")
+    side.add(r)
+    side.allocated(r, blocks(100), 0)
+    assert not node.offered
+
+
 def test_layers_are_offered_of_what_is_computed_behind_a_load_of_our_own(node):
     """Who waits for them hears if that load fails."""
     side, r = scheduler(node, layerwise=True, role="kv_producer"), prefill("p", loaded=64)
@@ -159,6 +166,15 @@ def test_blocks_of_a_preempted_request_are_written_once_nothing_reads_them(node,
     node.poll = lambda: next(heard, [])
     side.step(output)
     assert node.said == [("withdraw", "transfer:t")] and list(heard) == [] and tag not in side._operations.running
+
+
+def test_nor_is_one_promised_that_was_preempted_since(node):
+    side = scheduler(node, layerwise=True)
+    tag, _ = preempted(side)
+    r = side._at_once.requests["p"]
+    r.num_preemptions, r.status, r.num_computed_tokens = 1, RequestStatus.FINISHED_STOPPED, 100
+    node.coming = [ends(tag, Status.CANCELLED)]
+    assert side.finished(r, ([],)) == (False, None) and not side._operations.running
 
 
 def test_so_they_are_though_something_else_fails(node, monkeypatch):

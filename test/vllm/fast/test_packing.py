@@ -162,6 +162,14 @@ def test_blocks_move_whole_unless_all_ranks_say_that_tokens_can_be_named(node, p
     assert [take["tokens"] for take in node.taken] == [(0, -(-33 // unit) * unit)]
 
 
+def test_nothing_is_said_of_blocks_where_none_is_packed(node, monkeypatch):
+    said = []
+    monkeypatch.setattr(packing.logger, "info", lambda words, *_: said.append(words))
+    for device in "other", "cpu":
+        scheduler(node, device=device).places({})
+        assert len(said) == (device == "cpu")
+
+
 def test_workers_say_what_they_have_found():
     one = KVPipeConnector.__new__(KVPipeConnector)
     one._layerwise, one._worker = False, mock.Mock(place=Place("n"))

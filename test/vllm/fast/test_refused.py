@@ -124,3 +124,13 @@ def test_one_that_comes_meanwhile_is_found(near, tmp_path):
     with open_session(settings, "engine", None) as node:
         assert node.name == near.node
     starts.join()
+
+
+def test_one_that_no_setting_names_is_that_of_the_environment(near, monkeypatch):
+    monkeypatch.setenv("KVPIPE_SOCKET", near.socket)
+    with open_session(Settings(), "engine", None) as node:
+        assert node.name == near.node
+
+
+def test_settings_are_not_held_against_a_cache_that_is_not_known():
+    assert unsuited(Settings(layerwise=True), with_settings(), None) is None

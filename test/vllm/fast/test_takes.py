@@ -6,6 +6,7 @@ from sides import begun, blocks, finished, placed, request, scheduler, step
 
 from kvpipe import Status
 from kvpipe.vllm.meta import Place, start_of
+from kvpipe.vllm.params import Settings
 
 
 @pytest.mark.parametrize("computed, count, tokens, ids", [
@@ -60,6 +61,7 @@ def test_a_take_has_a_part_for_the_schedulers_node_and_one_for_each_rank_elsewhe
     step = begun(placed(scheduler(node, tp=2), *nodes), request(100))
     assert [take["part"] for take in node.taken] == [(part, total) for part in own]
     assert [(load.parts, load.total) for load in step.loads] == ([(parts, total)] if parts else [])
+    assert not any(load.awaited or load.timeout != Settings().timeout for load in step.loads), "others compute meanwhile"
     assert list(step.recvs.values()) == ["r"]
 
 
