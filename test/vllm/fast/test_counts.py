@@ -1,6 +1,7 @@
 """How a load is counted whose parts are taken in several places: once, with the bytes of all, and as failed if any part is."""
 
 import pickle
+import types
 
 import pytest
 from fakes import ends
@@ -164,20 +165,23 @@ def test_a_load_that_a_rank_cannot_ask_for_counts_once(node, awaited):
 
 
 @pytest.mark.parametrize("rank, end, counted, peers", [
-    (0, ends(7)._replace(bytes=50), [100], ["other"]),
+    (0, ends(7)._replace(bytes=50), [100], [("other", 25)]),
     (1, ends(7)._replace(bytes=50), None, []),
     (0, ends(7, Status.FAILED, Reason.PEER_GONE), [], []),
 ], ids=["the first", "another", "it failed"])
-def test_the_first_rank_counts_for_all_where_the_scheduler_takes_no_part(node, rank, end, counted, peers):
+def test_the_first_rank_counts_for_all_where_the_scheduler_takes_no_part(node, monkeypatch, rank, end, counted, peers):
     met, load = [], Load(7, "r", "k", "other", TOKEN, None, b"", [[1, 2]], 0, 32, 0, {0: 0, 1: 1}, 2, 30.0, False)
-    loads = Loads(node, rank, lambda peer, rate: met.append(peer))
+    now = [100.0]
+    monkeypatch.setattr("kvpipe.vllm.loads.time", types.SimpleNamespace(monotonic=lambda: now[0]))
+    loads = Loads(node, rank, lambda peer, rate: met.append((peer, rate)))
     loads.begin([load])
+    now[0] += 4
     node.coming = [end]
     node.poll()
     loads.over(7)
     assert 7 not in loads
     told = loads.counts.take()
-    assert (told and told.data["load_bytes"], met) == (counted, peers)
+    assert (told and told.data["load_bytes"], told and told.data["load_seconds"], met) == (counted, counted and [4.0], peers)
 
 
 def test_a_rank_without_a_part_of_a_load_takes_nothing(node):

@@ -80,6 +80,15 @@ def test_what_was_heard_before_a_step_named_it_counts_first(node, worker, last):
     assert (out.finished_recving, out.failed_recving) == ({"r"}, {"r"})
 
 
+def test_ends_of_tags_that_no_step_will_name_are_forgotten(node, worker):
+    look(worker, Step(1, last=0, sends={0: "open"}))
+    node.coming = [ends(5), ends(6)]
+    look(worker, Step(2, last=0))
+    assert list(worker._early) == [5, 6]
+    look(worker, Step(3, last=5))
+    assert list(worker._early) == [6]
+
+
 @pytest.mark.parametrize("specs, by_blocks", [
     ([full()], True),
     ([full(sliding_window=40)], True),  # vLLM keeps all blocks
@@ -232,6 +241,15 @@ def test_the_scheduler_hears_what_workers_say_if_they_say_anything(received, bad
     said = {"finished_recving": received, "invalid_block_ids": bad, "failed_recving": failed}
     connector.update_connector_output(types.SimpleNamespace(**said, kv_connector_worker_meta=None))
     assert connector._scheduler.mock_calls == ([mock.call.ended(received, bad, failed)] if received or bad or failed else [])
+
+
+def test_a_rank_whose_session_is_over_is_heard_of_by_the_scheduler():
+    worker, side = KVPipeConnector.__new__(KVPipeConnector), KVPipeConnector.__new__(KVPipeConnector)
+    worker._worker, side._scheduler = mock.Mock(lost=Lost()), mock.Mock()
+    told = worker.build_connector_worker_meta()
+    side.update_connector_output(types.SimpleNamespace(
+        finished_recving=None, invalid_block_ids=set(), failed_recving=None, kv_connector_worker_meta=told))
+    assert isinstance(told, Lost) and side._scheduler.mock_calls == [mock.call.lost()]
 
 
 def test_both_sides_say_what_they_have_counted():

@@ -87,6 +87,15 @@ def prefill(name, loaded=0):
     return r
 
 
+def test_a_request_that_gets_blocks_twice_is_offered_once(node):
+    """As one of which something is loaded: first for that, then for the rest."""
+    side, r = scheduler(node, layerwise=True, role="kv_producer"), prefill("p")
+    side.add(r)
+    for _ in range(2):
+        side.allocated(r, blocks(100), 0)
+    assert node.offered == ["transfer:t p"]
+
+
 def test_an_engine_on_several_nodes_offers_no_layers_either(node):
     side, r = placed(scheduler(node, tp=2, layerwise=True, role="kv_producer"), "n", "far"), prefill("p")
     side.add(r)

@@ -111,6 +111,13 @@ def test_layers_that_differ_all_count():
     assert said["head_size"] == "64+128" and said["kv_dtype"] == "bfloat16+float32"
 
 
+@pytest.mark.parametrize("revision, said", [(None, "none"), ("5d1a", "5d1a")])
+def test_a_models_revisions_are_told_apart(revision, said):
+    one = config()
+    one.model_config.revision = revision
+    assert layout.fingerprint(one, [spec()], [32], layout.COLUMNS)["revision"] == said
+
+
 def test_the_layers_are_the_models():
     """Not those of a rank, which may be a stage of a pipeline."""
     assert layout.fingerprint(config(layers=63), [spec()] * 16, [32], layout.COLUMNS)["layers"] == 63
