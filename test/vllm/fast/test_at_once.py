@@ -158,6 +158,7 @@ class Take:
         self.completion, self.happened, self._late = end, [], late
 
     def wait(self, timeout):
+        assert 0 < timeout <= LOAD.timeout
         self.happened.append("wait")
         if self.completion.status != Status.DONE:
             raise self.completion.error()
@@ -197,6 +198,15 @@ def test_the_step_computes_on_what_it_waited_for(node, worker):
     assert not node.coming, "its end does not stay in the ring"
 
 
+def test_each_step_counts_its_own_load(node, worker):
+    for number in 1, 2, 3:
+        node.take = lambda *_, **options: Take(ends(number))
+        worker.begin(named := Step(number, last=number, loads=[LOAD._replace(tag=number, at_once=False, layered=True)]))
+        worker.load()
+        worker.results(named, set())
+    assert len(worker.counts().to_dict()["load_seconds"]) == 3 and not worker.failed_blocks()
+
+
 #: the end of a run that goes on to the last block there could be: all of the take has failed
 ALL = (1 << 32) - 1
 
@@ -228,6 +238,7 @@ def test_a_layer_that_came_after_it_was_computed_on_is_not_believed(node, worker
 
     def wait_layer(layer, timeout):
         asked.append(layer)
+        assert 0 < timeout <= LOAD.timeout
         if layer in late:
             raise Timeout("not yet")
 

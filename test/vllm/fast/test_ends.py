@@ -47,6 +47,7 @@ def test_the_scheduler_does_not_end_what_a_rank_takes_by_itself(node, worker, do
     node.coming = [ends(7)]
     out = look(worker, Step(4, last=7))
     assert (out.finished_recving, out.failed_recving) == ({"r"}, set())
+    assert 7 not in worker._loads
 
 
 def test_a_rank_on_another_node_takes_from_where_the_kv_is(node, worker):
@@ -116,6 +117,12 @@ def test_a_step_says_how_far_it_is_when_somebody_waits_for_it(node, worker, name
     assert node.said == [("progress", n) for n in said]
 
 
+def test_an_offer_that_fails_spoils_no_blocks(node, worker):
+    look(worker, Step(1, last=7, sends={7: "s"}))
+    node.coming = [ends(7, Status.FAILED, Reason.PEER_GONE)._replace(failed=(Run(0, 5, 8),))]
+    assert look(worker, Step(2, last=7), ["s"]).finished_sending == {"s"} and not worker.failed_blocks()
+
+
 @pytest.fixture
 def naps(monkeypatch):
     """How long the worker has slept, each time, in milliseconds."""
@@ -163,7 +170,7 @@ def test_a_step_computes_where_attention_has_something_to_do(context, more, comp
     connector = KVPipeConnector.__new__(KVPipeConnector)
     connector._worker, connector._connector_metadata = mock.Mock(), Step(1)
     connector.start_load_kv(types.SimpleNamespace(attn_metadata=context), **more)
-    connector._worker.begin.assert_called_once_with(Step(1), computes)
+    assert connector._worker.mock_calls == [mock.call.begin(Step(1), computes), mock.call.load()]
 
 
 def test_a_send_that_was_held_back_is_told_though_nothing_else_happens(node, worker):
@@ -172,11 +179,20 @@ def test_a_send_that_was_held_back_is_told_though_nothing_else_happens(node, wor
     assert look(worker, Step(2, last=4), ["r"]).finished_sending == {"r"}
 
 
-def test_a_worker_whose_session_is_over_says_so_and_holds_nobody_up(node, worker):
+@pytest.mark.parametrize("said", ["as it says how far it is", "as it looks"])
+def test_a_worker_whose_session_is_over_says_so_and_holds_nobody_up(node, worker, said):
     look(worker, Step(1, last=7, recvs={7: "r"}, sends={6: "s"}))
     assert worker.lost is None
-    node.poll = lambda: (_ for _ in ()).throw(Unavailable("the session is over"))
-    out = look(worker, Step(2, last=7), ["s"])
+    def over(*_):
+        raise Unavailable("the session is over")
+
+    node.poll = node.fileno = node.progress = over
+    if said == "as it says how far it is":
+        worker.begin(Step(2, last=7, offered=True))
+        worker.saved()
+        assert worker.lost
+    worker.begin(Step(3, last=7), computes=False)
+    out = worker.results(Step(3, last=7), {"s"})
     assert (out.finished_sending, out.finished_recving, out.failed_recving) == ({"s"}, {"r"}, {"r"})
     assert isinstance(worker.lost.aggregate(worker.lost), Lost)
 

@@ -9,7 +9,7 @@ from vllm.v1.request import RequestStatus
 
 from kvpipe import Status
 from kvpipe.vllm.connector import KVPipeConnector
-from kvpipe.vllm.meta import end_of
+from kvpipe.vllm.meta import end_of, start_of
 
 
 def prefilled(side, name="p"):
@@ -291,15 +291,18 @@ def test_a_reset_cache_offers_nothing_of_before(node):
     assert node.said == [("withdraw", node.offered[0])], "what it loads is not its own, and goes on"
 
 
-@pytest.mark.parametrize("tokens, promised", [(100, True), (96, False)])
-def test_what_has_not_grown_to_the_whole_prompt_is_not_promised(node, tokens, promised):
-    """Its daemon has refused the rest."""
+@pytest.mark.parametrize("tokens, status, promised", [
+    (100, RequestStatus.FINISHED_STOPPED, True),
+    (96, RequestStatus.FINISHED_STOPPED, False),
+    (100, RequestStatus.FINISHED_ABORTED, False),
+], ids=["", "its daemon has refused the rest", "its client is gone"])
+def test_only_what_has_grown_to_the_whole_prompt_is_promised(node, tokens, status, promised):
     side, r = scheduler(node, layerwise=True), early(100, "p", do_remote_decode=True, do_remote_prefill=False)
     side.add(r)
     side.allocated(r, None, 0)
     (running,) = side._operations.running.values()
     running.operation._tokens, running.operation.seal = tokens, lambda timeout: node.said.append(("seal", "transfer:t p"))
-    r.status, r.num_computed_tokens = RequestStatus.FINISHED_STOPPED, 100
+    r.status, r.num_computed_tokens = status, 100
     waits, params = side.finished(r, ([1, 2, 3, 4, 5, 6, 7],))
     assert waits and bool(params) == promised and node.said == [("seal" if promised else "withdraw", "transfer:t p")]
 
@@ -315,6 +318,25 @@ def test_who_is_computed_again_is_offered_whole(node, found):
     side.step(scheduled("p"))
     r.status, r.num_computed_tokens = RequestStatus.FINISHED_STOPPED, 100
     assert side.finished(r, ([1, 2, 3, 4, 5, 6, 7],))[0] and node.offered == ["transfer:t p"]
+
+
+def test_what_a_step_computes_is_offered_as_its_layers_are_written(node):
+    """From the block on in which the offer ended, and without waiting for the daemon."""
+    side, r = scheduler(node, layerwise=True), early(100, "p", do_remote_decode=True, do_remote_prefill=False)
+    side.add(r)
+    side.allocated(r, None, 0)
+    (running,), grown = side._operations.running.values(), []
+
+    def extend(blocks, tokens, after, **options):
+        running.operation._tokens = tokens
+        grown.append((blocks, tokens, after, options))
+
+    running.operation.extend, side._tables = extend, lambda request: ([1, 2, 3, 4, 5, 6, 7],)
+    steps = []
+    for r.num_computed_tokens in (0, 50):
+        steps.append(side.step(scheduled("p")).number)
+    how = {"layered": True, "timeout": 0}
+    assert grown == [([[1, 2, 3]], 48, start_of(steps[0]), how), ([[4, 5, 6, 7]], 100, start_of(steps[1]), how)]
 
 
 def test_what_a_reset_has_withdrawn_grows_no_more_and_is_not_promised(node):

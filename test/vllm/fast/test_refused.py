@@ -35,6 +35,8 @@ def cache(**spec):
     (engine(pcp=2), {}, "--prefill-context-parallel-size"),
     (engine("cuda"), {}, "KV on cuda"),
     (engine(), {"shapes": ()}, "only attention with paged KV"),
+    (engine(), {"shapes": (), "head_size": 64}, "only attention with paged KV"),
+    (engine(), {"rows": 3}, "only attention with paged KV"),
     (engine(), {"head_size": 64, "tokens_per_state": 2}, "one state for each token"),
 ])
 def test_why(config, spec, why):
@@ -43,7 +45,14 @@ def test_why(config, spec, why):
 
 
 def test_others_are_not():
-    assert compat.refusal(engine(), cache(head_size=64)) is None
+    known = cache(head_size=64)
+    assert compat.refusal(engine(), known) is compat.refusal(engine(), None) is None
+    known.kv_cache_groups[0].host_resident = True
+    assert "one state for each token" in compat.refusal(engine(), known)
+
+
+def test_an_engine_that_does_not_say_which_runner_it_has_may_not_take_steps_back():
+    assert [compat.takes_back(types.SimpleNamespace(**more)) for more in ({}, {"use_v2_model_runner": False})] == [False, True]
 
 
 def with_settings(role="kv_both", asynchronous=False, pp=1, v2=False):

@@ -94,6 +94,8 @@ def test_all_memory_comes_back_though_the_daemon_is_away(ranks, monkeypatch):
     monkeypatch.setattr(kvpipe.Region, "revalidate", away)
     p.connector.restore_kv_caches()
     assert len(told) == 2
+    with pytest.raises(kvpipe.Unavailable, match="comes back with it"):
+        memory.wake()
 
 
 def test_an_engine_does_not_sleep_while_the_daemon_may_use_its_memory(ranks, monkeypatch):
