@@ -223,6 +223,15 @@ def test_they_are_told_once_nothing_lands_in_them_any_more_however_long_that_tak
     assert take.happened == ["wait", "compute", "cancel"] + 4 * ["released?"]
 
 
+def test_with_the_session_nothing_lands_any_more(node, worker, monkeypatch):
+    def over(*_):
+        raise Unavailable("the session is over")
+
+    monkeypatch.setattr(Take, "wait_released", over)
+    took(node, worker, FAILED)
+    assert worker.failed_blocks() == {1, 2, 3}
+
+
 def test_what_no_step_waited_for_is_not_believed(node, worker):
     """Nor counted as a load, though it came in the end."""
     take, _ = took(node, worker, ends(7), waits=False)

@@ -62,3 +62,8 @@ def test_what_these_tokens_do_not_depend_on_is_not_in_it(one, other):
 def test_an_input_of_which_only_the_name_is_left_has_that_content():
     """Its data is in the cache of a processor."""
     assert content_of(image("renderer0-mm-3-image")) == "renderer0-mm-3-image"
+
+
+@pytest.mark.parametrize("name, content", [("hashed", "hashed"), (None, "identified")])
+def test_an_input_is_known_by_its_hash_or_else_as_vllm_tells_it_from_others(name, content):
+    assert content_of(types.SimpleNamespace(mm_hash=name, identifier="identified", data=None)) == content

@@ -55,6 +55,13 @@ def test_a_rank_on_another_node_takes_from_where_the_kv_is(node, worker):
     assert ("take", "other") in node.said
 
 
+@pytest.mark.parametrize("tp, stage, rank", [(0, 0, 0), (1, 0, 1), (0, 1, 2), (1, 1, 3)])
+def test_ranks_are_counted_stage_by_stage(node, tp, stage, rank):
+    worker = Worker(node, None, cache(), Settings(), Heads(tp, 2), stage)
+    look(worker, Step(1, last=7, recvs={7: "r"}, loads=[LOAD._replace(parts={rank: 5}, total=6)]))
+    assert [take["part"] for take in node.taken] == [(5, 6)]
+
+
 def test_nor_once_it_was_cancelled(node, worker):
     look(worker, Step(1, last=7, recvs={7: "r"}, loads=[LOAD]))
     look(worker, Step(2, last=7, ended=[(7, False)], cancelled=[7]))
@@ -68,6 +75,12 @@ def test_the_scheduler_ends_what_this_rank_did_not_hear_of(worker):
     look(worker, Step(1, last=7, recvs={7: "r"}))
     assert not look(worker, Step(2, last=7, ended=[(7, False)])).finished_recving, "one look later"
     assert look(worker, Step(3, last=7)).failed_recving == {"r"}
+
+
+def test_a_look_without_a_step_hears_of_ends_too(node, worker):
+    look(worker, Step(1, last=7, recvs={7: "r"}))
+    node.coming = [ends(7)]
+    assert worker.results(None, set()).finished_recving == {"r"}
 
 
 @pytest.mark.parametrize("last", [9, 1], ids=["a tag that steps have passed", "one after an older that no step has named"])
@@ -104,6 +117,12 @@ def test_a_failure_is_told_by_blocks_where_all_before_them_are_there(node, specs
     out = look(worker, Step(2, last=7))
     assert out.finished_recving == {"r"}
     assert (worker.failed_blocks(), out.failed_recving) == (({5, 6, 7}, set()) if by_blocks else (set(), {"r"}))
+
+
+def test_nor_is_one_that_does_not_say_which_blocks_failed(node, worker):
+    look(worker, Step(1, last=7, recvs={7: "r"}))
+    node.coming = [ends(7, Status.FAILED, Reason.PEER_GONE)._replace(failed=(Run(0, 5, 8), Run(0, 9, (1 << 32) - 1)))]
+    assert look(worker, Step(2, last=7)).failed_recving == {"r"} and not worker.failed_blocks()
 
 
 @pytest.mark.parametrize("names, said", [

@@ -196,6 +196,8 @@ def one(tensor, blocks=4, slots=16, packed=False):
     (torch.empty(8, 4, 16, 16), "has 8 blocks"),
     (torch.empty(4, 4, 16, 16).transpose(1, 3).contiguous().transpose(1, 3), "do not lie together"),
     (torch.empty(4, 4, 16, 2, 2, 2), "not known to this release"),
+    (torch.empty(4, 2, 16, 4, 2, 2), "not known to this release"),
+    (torch.empty(2, 4, 16, 4, 2, 2), "not known to this release"),
     (torch.empty(4, 64), "not known to this release"),
 ])
 def test_tensors_that_cannot_be_handed_over(tensor, words):

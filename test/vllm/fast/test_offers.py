@@ -7,7 +7,7 @@ from fakes import ends, full, window
 from sides import begun, blocks, early, finished, placed, request, scheduler, step
 from vllm.v1.request import RequestStatus
 
-from kvpipe import Status
+from kvpipe import Status, Unavailable
 from kvpipe.vllm.connector import KVPipeConnector
 from kvpipe.vllm.meta import end_of, start_of
 
@@ -337,6 +337,23 @@ def test_what_a_step_computes_is_offered_as_its_layers_are_written(node):
         steps.append(side.step(scheduled("p")).number)
     how = {"layered": True, "timeout": 0}
     assert grown == [([[1, 2, 3]], 48, start_of(steps[0]), how), ([[4, 5, 6, 7]], 100, start_of(steps[1]), how)]
+
+
+def test_one_that_cannot_grow_any_more_keeps_no_other_from_it(node):
+    side, tried = scheduler(node, layerwise=True), []
+    side._tables = lambda request: ([1, 2, 3, 4, 5, 6, 7],)
+    for name in "pq":
+        r = early(100, name, do_remote_decode=True, do_remote_prefill=False)
+        side.add(r)
+        side.allocated(r, None, 0)
+
+    def extend(*_, **__):
+        tried.append(True)
+        raise Unavailable("the daemon has no room")
+
+    for running in side._operations.running.values():
+        running.operation.extend = extend
+    assert side.step(scheduled("p", "q")).offered and len(tried) == 2
 
 
 def test_what_a_reset_has_withdrawn_grows_no_more_and_is_not_promised(node):

@@ -66,6 +66,13 @@ def test_only_the_engines_one_allocation_is_the_daemons(ranks):
     assert len(memory._regions) == 1
 
 
+@pytest.mark.parametrize("address, region, offset", [(4096, 0, 0), (8191, 0, 4095), (8192, 1, 0), (12287, 1, 4095)])
+def test_a_tensor_is_where_it_begins(ranks, address, region, offset):
+    memory = ranks[0].connector._worker.memory
+    memory._regions = [types.SimpleNamespace(address=at, nbytes=4096) for at in (4096, 8192)]
+    assert memory._place(types.SimpleNamespace(data_ptr=lambda: address)) == (memory._regions[region], offset)
+
+
 def test_kv_memory_goes_and_comes_back_where_it_was(ranks):
     p, d = ranks
     assert handed_over(p, d, "before", 3)
