@@ -9,7 +9,7 @@ import time
 
 import kvpipe
 import pytest
-from kvpipe import _values, errors
+from kvpipe import _abi, _values, completion, errors
 from kvpipe.blocks import Packed
 from kvpipe.layout import pack_fingerprint, pack_views
 
@@ -276,3 +276,12 @@ def test_errors_of_operations_travel(pair, protocol):
     assert type(error.completion) is kvpipe.Completion and error.completion.failed[0] == kvpipe.Run(0, 1, 2)
     for copied in copy.copy(caught.value), copy.deepcopy(caught.value):  # here it is the same operation
         assert copied.completion == take.completion and copied.completion.op is take
+
+
+@pytest.mark.parametrize("status, more, released", [
+    (kvpipe.Status.DONE, False, True), (kvpipe.Status.DONE, True, False), (kvpipe.Status.FAILED, True, False),
+    (kvpipe.Status.CANCELLED, False, True), (kvpipe.Status.QUARANTINED, False, False), (kvpipe.Status.RELEASED, False, True),
+])
+def test_memory_is_free_once_a_completion_says_so(status, more, released):
+    raw = _abi.Completion(status=status, flags=_abi.C_MORE if more else 0)
+    assert completion.read(raw, None).released is released

@@ -174,6 +174,15 @@ def test_who_closes_a_session_that_another_thread_closes_waits_for_its_end():
     assert order == ["freed", "closed"]
 
 
+def test_a_region_goes_without_a_word_from_a_session_that_has_closed():
+    """As when another thread closes the node while the region's close() is about to ask the daemon."""
+    session = Session(None, 7, free=lambda _: None)
+    session.close()
+    session.regions[5] = None
+    session.unregister(5, None)
+    assert not session.regions
+
+
 class Rang(Exception):
     """What a signal handler raises."""
 
