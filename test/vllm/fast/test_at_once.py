@@ -50,6 +50,15 @@ def test_a_producer_is_met_by_its_rate(node):
     assert told == [("other", 5.0)]
 
 
+def test_it_gives_the_producer_a_moment_to_answer(node, monkeypatch):
+    monkeypatch.setattr(atonce, "ANSWER", 5000)
+    side, r = known(node), request(100)
+    side.add(r)
+    heard = iter([[], [], [ends(side._operations.last)]])
+    node.poll = lambda: next(heard, [])
+    assert side.matched(r, 0) == (99, False)
+
+
 def test_what_prefill_has_only_a_part_of_is_loaded_whole(node):
     assert asked(known(node), request(100, ours={"tokens": 64})) == (64, False)
 
@@ -192,10 +201,12 @@ FAILED = ends(7, Status.FAILED, Reason.PEER_GONE)
 
 
 def test_the_step_computes_on_what_it_waited_for(node, worker):
+    met, worker._loads._met = [], lambda *peer: met.append(peer)
     take, out = took(node, worker, ends(7)._replace(bytes=50))
     assert take.happened == ["wait", "compute"] and not out.finished_recving and not worker.failed_blocks()
     assert worker.counts().to_dict()["load_bytes"] == [50], "once"
     assert not node.coming, "its end does not stay in the ring"
+    assert not met, "the scheduler's side has, by an earlier load, or it would not have let a step wait"
 
 
 def test_each_step_counts_its_own_load(node, worker):

@@ -1,13 +1,16 @@
 """How a load is counted whose parts are taken in several places: once, with the bytes of all, and as failed if any part is."""
 
+import functools
 import pickle
 import types
 
 import pytest
 from fakes import ends
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from sides import TOKEN, begun, placed, request, scheduler, step
 
 from kvpipe import Reason, Status, Unavailable
+from kvpipe.vllm.connector import KVPipeConnector
 from kvpipe.vllm.loads import Loads
 from kvpipe.vllm.meta import Load
 from kvpipe.vllm.stats import Counts
@@ -213,3 +216,20 @@ def test_the_log_line_has_the_median_and_the_slowest():
         counts.ended(True, ends(i)._replace(bytes=10_000), i / 1e3)
     told = counts.reduce()
     assert (told["load p50 (ms)"], told["load p99 (ms)"], told["MB loaded"], told["loads"]) == (100, 198, 2, 200)
+
+
+def test_prometheus_hears_of_each_engine_what_it_has_counted():
+    registry = CollectorRegistry()
+    types_of = {kind: functools.partial(kind, registry=registry) for kind in (Counter, Gauge, Histogram)}
+    metrics = KVPipeConnector.build_prom_metrics(types.SimpleNamespace(kv_transfer_config=None), types_of, ["engine"], {0: ["zero"], 1: ["one"]})
+    counts = KVPipeConnector.build_kv_connector_stats()
+    counts.ended(True, ends(1)._replace(bytes=1 << 20), 0.2)
+    for end in (ends(2), ends(3)):
+        counts.ended(False, end, 0.1)
+    counts.failed("timeout")
+    metrics.observe(counts.to_dict(), 1)
+    said = {(sample.name, *sample.labels.values()): sample.value for metric in registry.collect() for sample in metric.samples}
+    assert {name: value for name, value in said.items() if name[0].endswith(("_sum", "_count", "_total"))} == {
+        ("vllm:kvpipe_load_seconds_sum", "one"): 0.2, ("vllm:kvpipe_load_seconds_count", "one"): 1,
+        ("vllm:kvpipe_load_bytes_sum", "one"): 1 << 20, ("vllm:kvpipe_load_bytes_count", "one"): 1,
+        ("vllm:kvpipe_failed_loads_total", "one", "timeout"): 1, ("vllm:kvpipe_offers_total", "one", "consumed"): 2}

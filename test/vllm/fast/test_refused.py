@@ -47,6 +47,9 @@ def test_why(config, spec, why):
 def test_others_are_not():
     known = cache(head_size=64)
     assert compat.refusal(engine(), known) is compat.refusal(engine(), None) is None
+    config = engine()
+    config.model_config = None
+    assert compat.refusal(config, known) is None
     known.kv_cache_groups[0].host_resident = True
     assert "one state for each token" in compat.refusal(engine(), known)
 

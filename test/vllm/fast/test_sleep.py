@@ -1,5 +1,6 @@
 """An engine that sleeps: vLLM says so to each worker, after it has drained what was handed over and reset its cache."""
 
+import mmap
 import threading
 import types
 
@@ -71,6 +72,14 @@ def test_a_tensor_is_where_it_begins(ranks, address, region, offset):
     memory = ranks[0].connector._worker.memory
     memory._regions = [types.SimpleNamespace(address=at, nbytes=4096) for at in (4096, 8192)]
     assert memory._place(types.SimpleNamespace(data_ptr=lambda: address)) == (memory._regions[region], offset)
+
+
+def test_memory_that_is_the_engines_own_is_adopted_once(ranks):
+    by_itself = mmap.mmap(-1, 4 * BLOCK, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory, own = ranks[0].connector._worker.memory, torch.frombuffer(by_itself, dtype=torch.int8)
+    places = [memory._place(own[i * BLOCK:(i + 1) * BLOCK]) for i in (2, 0, 3)]
+    assert len(memory._regions) == 2 and all(region is memory._regions[1] for region, _ in places)
+    assert [region.address + offset - own.data_ptr() for region, offset in places] == [2 * BLOCK, 0, 3 * BLOCK]
 
 
 def test_kv_memory_goes_and_comes_back_where_it_was(ranks):
