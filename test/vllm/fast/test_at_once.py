@@ -91,7 +91,7 @@ def test_others_are_loaded_beside(node, settings, answer):
     assert asked(known(node, **settings), request(100), answer) == (100, True)
 
 
-@pytest.mark.parametrize("place", [Place("n", alone=False), object()], ids=["by our worker's word", "as only that one's worker says a word"])
+@pytest.mark.parametrize("place", [Place("n", alone=False), object()], ids=["by our worker's word", "whose worker alone says a word"])
 def test_beside_another_connector_no_step_waits(node, place):
     """It would store what the step has computed, before it is known that nothing came."""
     side = known(node)
@@ -215,7 +215,7 @@ def test_each_step_counts_its_own_load(node, worker):
         worker.begin(named := Step(number, last=number, loads=[LOAD._replace(tag=number, at_once=False, layered=True)]))
         worker.load()
         worker.results(named, set())
-    assert len(worker.counts().to_dict()["load_seconds"]) == 3 and not worker.failed_blocks()
+        assert len(worker.counts().to_dict()["load_seconds"]) == 1 and not worker.failed_blocks()
 
 
 #: the end of a run that goes on to the last block there could be: all of the take has failed

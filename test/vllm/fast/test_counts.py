@@ -221,7 +221,8 @@ def test_the_log_line_has_the_median_and_the_slowest():
 def test_prometheus_hears_of_each_engine_what_it_has_counted():
     registry = CollectorRegistry()
     types_of = {kind: functools.partial(kind, registry=registry) for kind in (Counter, Gauge, Histogram)}
-    metrics = KVPipeConnector.build_prom_metrics(types.SimpleNamespace(kv_transfer_config=None), types_of, ["engine"], {0: ["zero"], 1: ["one"]})
+    config = types.SimpleNamespace(kv_transfer_config=None)
+    metrics = KVPipeConnector.build_prom_metrics(config, types_of, ["engine"], {0: ["zero"], 1: ["one"]})
     counts = KVPipeConnector.build_kv_connector_stats()
     counts.ended(True, ends(1)._replace(bytes=1 << 20), 0.2)
     for end in (ends(2), ends(3)):

@@ -277,7 +277,7 @@ def test_the_last_token_of_an_answer_is_not_kept(node, computed, tokens):
     side.add(r)
     r.status, r.num_computed_tokens = RequestStatus.FINISHED_STOPPED, computed
     waits, params = side.finished(r, (list(range(1, 8)),))
-    assert waits and params["kvpipe"]["tokens"] == tokens
+    assert waits and params["kvpipe"]["tokens"] == tokens and "keep" not in params["kvpipe"]
 
 
 def test_a_reset_cache_offers_nothing_of_before(node):

@@ -182,6 +182,20 @@ def test_a_worker_cancels_then_too(node, queue, clock):
     assert node.said.count(("cancel", "k")) == 1
 
 
+def test_nor_does_a_worker_cancel_what_has_ended_by_itself(node, queue, clock):
+    worker = Worker(node, None, cache(), Settings(), Heads(1, 2))
+    load = Load(1, "r", "k", "other", b"t" * 16, None, b"", [[1, 2]], 0, 64, start_of(1), {1: 1}, 2, 30.0, False)
+    worker.begin(Step(1, last=2, loads=[load, load._replace(tag=2, request="s", key="s")], recvs={1: "r", 2: "s"}))
+    queue.full = True
+    worker.begin(step := Step(2, last=2, cancelled=[1, 2]))
+    node.coming = [ends(1)]
+    assert worker.results(step, set()).finished_recving == {"r"}
+    queue.full = False
+    clock[0] += 3.1
+    worker.results(QUIET, set())
+    assert [said for said in node.said if said[0] == "cancel"] == [("cancel", "s")]
+
+
 def test_it_is_said_once(node, queue, clock, monkeypatch):
     said = []
     monkeypatch.setattr(submissions, "logger", types.SimpleNamespace(

@@ -69,6 +69,7 @@ def test_a_daemon_that_stays_away_keeps_no_load_waiting(node, clock):
     """One that is restarted is back by then, and goes on with them."""
     side = scheduler(node)
     begun(side, request(100))
+    side._operations.keep(side._operations.tag(), "offered", node.offer("offered", []))
     node.said.clear()
     for later, there in ((0, False), (2.9, False), (0, True), (0.2, False), (2.9, False)):
         clock[0] += later
@@ -79,6 +80,14 @@ def test_a_daemon_that_stays_away_keeps_no_load_waiting(node, clock):
         clock[0] += later
         step(side)
         assert node.said == [("cancel", "k")]
+
+
+def test_nothing_is_loaded_while_the_daemon_is_away(node):
+    side, r = scheduler(node), request(100)
+    side.add(r)
+    for there, heard in ((False, (0, False)), (True, (100, True))):
+        node.connected = there
+        assert side.matched(r, 0) == heard
 
 
 def test_a_prefill_is_waited_for_as_long_as_a_load_and_one_that_is_there_kept_for_a_lease(node):
