@@ -143,8 +143,8 @@ def test_settings_are_strict(extra, word):
 
 
 @pytest.mark.parametrize("extra", [
-    {"decode_offer_share": 0.0}, {"decode_offer_share": 1.0}, {"kv_recompute_threshold": 0}, {"decode_offer": 0.001}, {"decode_offer": 3600.0},
-    {"lease": 0.001}, {"timeout": 30.0 * 86_400}, {"advertise": "host:1"}, {"advertise": "[::1]:65535"},
+    {"decode_offer_share": 0.0}, {"decode_offer_share": 1.0}, {"kv_recompute_threshold": 0}, {"decode_offer": 0.001},
+    {"decode_offer": 3600.0}, {"lease": 0.001}, {"timeout": 30.0 * 86_400}, {"advertise": "host:1"}, {"advertise": "[::1]:65535"},
 ])
 def test_limits_themselves_are_within(extra):
     assert Settings.parse(extra) == Settings(**extra)
