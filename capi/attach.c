@@ -104,13 +104,20 @@ static enum kv_came hello(struct attempt *a)
 	return err == 0 ? KV_CAME : judge(a, (uint32_t)-err, kvpipe_last_error());
 }
 
-/* Notes the region's state, of which the daemon is about to be told. False: it was unregistered meanwhile. */
-static bool tell(kvpipe_t *kv, struct kv_region *r, bool *away)
+/*
+ * Notes the region's state, of which the daemon is about to be told. False: it was unregistered meanwhile. What the engine's scheduler
+ * brings along may be about what the memory held before a nap, and nobody could tell a daemon to end it. So the daemon hears that the
+ * memory was away, even if it is back.
+ */
+static bool tell(const struct attempt *a, struct kv_region *r, bool *away)
 {
+	kvpipe_t *kv = a->kv;
+
 	pthread_mutex_lock(&kv->lock);
 	bool here = !r->gone;
 	if (here) {
 		*away = r->told = r->invalid;
+		r->wakes = !*away && r->napped && (a->welcome.says & KVPIPE_SAYS_INVALID) != 0;
 		r->unsure = false;
 		kv->helper.telling |= !*away;
 		kv->told |= !*away;
@@ -128,12 +135,13 @@ static enum kv_came regions(struct attempt *a)
 	for (struct kv_region *r = kv->regions; r != NULL; r = r->next) {
 		struct kvpipe_register body = r->body;
 		uint64_t id = 0;
-		if (!tell(kv, r, &away)) /* start over without it */
+		if (!tell(a, r, &away)) /* start over without it */
 			return KV_AGAIN;
 		if (away && (a->welcome.says & KVPIPE_SAYS_INVALID) == 0)
 			return judge(a, KVPIPE_E_UNAVAILABLE, "it is older than invalid regions: revalidate them, or run a newer one");
-		body.flags |= away ? KVPIPE_REGISTER_INVALID : 0;
-		enum kv_came came = exchange(a, KVPIPE_CTL_REGISTER, &body, sizeof(body), away ? -1 : r->fd, &id);
+		bool invalid = away || r->wakes;
+		body.flags |= invalid ? KVPIPE_REGISTER_INVALID : 0;
+		enum kv_came came = exchange(a, KVPIPE_CTL_REGISTER, &body, sizeof(body), invalid ? -1 : r->fd, &id);
 		pthread_mutex_lock(&kv->lock);
 		r->remote = came == KV_CAME ? id : r->remote;
 		pthread_mutex_unlock(&kv->lock);
@@ -163,6 +171,19 @@ static enum kv_came layout(struct attempt *a)
 	if (l != NULL && kv_layout_messages(kv, l, send_layout, a) != 0 && a->came == KV_CAME)
 		a->came = KV_AGAIN; /* out of memory, or a region was given up just now */
 	return a->came;
+}
+
+/* Only now, with the layout, does the daemon know what the memory is of. */
+static enum kv_came wake(struct attempt *a)
+{
+	enum kv_came came = KV_CAME;
+
+	for (struct kv_region *r = a->kv->regions; r != NULL && came == KV_CAME; r = r->next) {
+		struct kvpipe_revalidate body = { .region = r->remote };
+		if (r->wakes)
+			came = exchange(a, KVPIPE_CTL_REVALIDATE, &body, sizeof(body), r->fd, NULL);
+	}
+	return came;
 }
 
 /*
@@ -204,6 +225,8 @@ static enum kv_came attempt(struct attempt *a)
 		came = regions(a);
 	if (came == KV_CAME)
 		came = layout(a);
+	if (came == KV_CAME)
+		came = wake(a);
 	if (came != KV_CAME)
 		return came;
 	err = kv_install(a->kv, &a->rings, &a->welcome, a->sock);

@@ -138,6 +138,7 @@ int kv_install(kvpipe_t *kv, struct kv_rings *rings, const struct kvpipe_welcome
 		pthread_rwlock_unlock(&kv->ctl.in_use);
 		kv->helper.ping = 0;
 		kv->helper.telling = false;
+		kv_regions_woke(kv);
 		kv->told = kv->helper.nunfenced > 0;
 		kv_set_state(kv, KV_REPLAY);
 	}

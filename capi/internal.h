@@ -387,6 +387,8 @@ struct kv_region {
 	/* sleep.c; under lock */
 	bool invalid;     /* its memory is away */
 	bool told;        /* `invalid`, as it was when the helper told the daemon that it is coming back to */
+	bool napped;      /* its memory was away at a time when no daemon had the session */
+	bool wakes;       /* the helper has yet to tell the daemon that it is coming back to of the memory; the helper's own */
 	bool unsure;      /* the present daemon may see that differently: its answer did not come in time */
 	bool changing;    /* a thread invalidates, revalidates or unregisters it: no other thread does, and it stays listed */
 };
@@ -617,6 +619,7 @@ struct kv_region *kv_region_find(const kvpipe_t *kv, kvpipe_region_t id); /* nee
 int kv_region_ours(kvpipe_t *kv, const char *what, kvpipe_region_t id, struct kv_region **out);
 void kv_region_let_go(kvpipe_t *kv, struct kv_region *r);
 void kv_regions_sweep(kvpipe_t *kv);                   /* frees those that are gone; only the helper may, which walks the list without lock */
+void kv_regions_woke(kvpipe_t *kv);                   /* the daemon knows of every nap; needs lock */
 bool kv_regions_stale(const kvpipe_t *kv);             /* some have gone, or changed validity, since the daemon was told; needs lock */
 uint32_t kv_layer_rank(const kvpipe_t *kv, uint64_t groups, uint32_t layer); /* its place among the take's layers, from 1; 0: none */
 

@@ -19,6 +19,12 @@ struct kv_region *kv_region_find(const kvpipe_t *kv, kvpipe_region_t id)
 	return r;
 }
 
+void kv_regions_woke(kvpipe_t *kv)
+{
+	for (struct kv_region *r = kv->regions; r != NULL; r = r->next)
+		r->napped = false;
+}
+
 bool kv_regions_stale(const kvpipe_t *kv)
 {
 	for (const struct kv_region *r = kv->regions; r != NULL; r = r->next)

@@ -135,7 +135,7 @@ static int without_daemon(struct change *c)
 		pthread_cond_timedwait(&kv->back, &kv->lock, &ts);
 	int err = kv_await_untold(kv, c->what, c->deadline);
 	if (err == 0 && kv->state == KV_AWAY && kv->live == NULL) {
-		c->r->invalid = true;
+		c->r->invalid = c->r->napped = true;
 		err = 1;
 	}
 	pthread_mutex_unlock(&kv->lock);
@@ -199,8 +199,10 @@ static bool for_the_next(struct change *c)
 
 	pthread_mutex_lock(&kv->lock);
 	bool away = kv->state == KV_AWAY || kv->state == KV_LEAVING;
-	if (away)
+	if (away) {
+		c->r->napped |= c->r->invalid;
 		c->r->invalid = false;
+	}
 	pthread_mutex_unlock(&kv->lock);
 	return away;
 }

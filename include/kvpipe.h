@@ -312,8 +312,8 @@ KVPIPE_API int kvpipe_mem_unregister(kvpipe_t *kv, kvpipe_region_t region, int64
  * Allocate all of it again before you revalidate the region.
  *
  * Returns 0 at once if the region is already invalid. While the daemon is away (one that is stopping is waited for to
- * be gone) and no operation waits for it, the call needs no daemon: the region is invalid for the next one too. A
- * scheduler that reaches the next daemon later brings its offers along, so withdraw those first.
+ * be gone) and no operation waits for it, the call needs no daemon: the region is invalid for the next one too. That
+ * one ends what a scheduler brings along from before (UNAVAILABLE or RESTARTED), even if the memory is back by then.
  *
  * Waits at most timeout_ns (0: 5 s).
  *

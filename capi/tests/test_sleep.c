@@ -23,6 +23,7 @@ static struct {
 	bool older;          /* it does not know invalid regions */
 	kvpipe_t *naps;      /* would give its region up while it is told of */
 	kvpipe_region_t napping;
+	bool layout, layout_before; /* came from this session; before its REVALIDATE */
 } told;
 
 static void welcome(struct kvpipe_welcome *w)
@@ -43,6 +44,9 @@ static bool request(struct fake *f, const struct kvpipe_ctl *head, const void *b
 	bool whole = fd >= 0 && fstat(fd, &st) == 0 && st.st_blocks * 512 >= BYTES;
 
 	pthread_mutex_lock(&world.lock);
+	told.layout = head->type == KVPIPE_CTL_LAYOUT || (told.layout && head->type != KVPIPE_CTL_REGISTER);
+	if (head->type == KVPIPE_CTL_REVALIDATE)
+		told.layout_before = told.layout;
 	if (head->type == KVPIPE_CTL_REGISTER)
 		memcpy(&told.reg, body, sizeof(told.reg));
 	if (head->type == KVPIPE_CTL_INVALIDATE) {
@@ -289,6 +293,40 @@ static void away(void)
 	stop(&s);
 }
 
+/* What a scheduler brings along may be about what the memory held before. So the next daemon hears that the memory was away, with the
+ * layout that names it, although it is back. The one after that does not. */
+static void back_in_time(void)
+{
+	const struct kvpipe_view view = { .num_blocks = 1, .block_stride = 64, .token_stride = 64, .head_stride = 64, .content_bytes = 64,
+					  .block_size = 1, .heads = 1, .total_heads = 1, .part = "kv" };
+
+	for (int older = 0; older < 2; older++) {
+		struct sleeper s = start();
+		struct kvpipe_view v = view;
+
+		v.region = s.region;
+		CHECK_INT(kvpipe_set_layout(s.kv, &v, 1, NULL, 0), 0);
+		fake_restart_regions(s.f, 77);
+		fake_die(s.f);
+		while (kvpipe_connected(s.kv) == 1)
+			sched_yield();
+		CHECK_INT(kvpipe_mem_invalidate(s.kv, s.region, KV_MS), 0);
+		CHECK_FAILS(kvpipe_mem_revalidate(s.kv, s.region, KV_MS), KVPIPE_E_UNAVAILABLE, "the daemon went away");
+		told.older = older;
+		fake_return(s.f);
+		await_attached(s.f, s.kv, 2);
+		CHECK(told.with_memory && allocated(&s) == BYTES);
+		CHECK_INT(told.reg.flags, older ? 0U : KVPIPE_REGISTER_INVALID);
+		CHECK_INT(told.revalidate.region, older ? 0U : 77U);
+		CHECK_INT(told.layout_before, !older);
+		memset(&told.revalidate, 0, sizeof(told.revalidate));
+		fake_hang_up(s.f);
+		await_attached(s.f, s.kv, 3);
+		CHECK(told.reg.flags == 0 && told.revalidate.region == 0);
+		stop(&s);
+	}
+}
+
 static void *die_later(void *f)
 {
 	poll(NULL, 0, 50);
@@ -442,7 +480,7 @@ static void threads(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		TEST(memory), TEST(registered), TEST(older), TEST(not_in_time), TEST(submitted_before), TEST(restart), TEST(away),
+		TEST(memory), TEST(registered), TEST(older), TEST(not_in_time), TEST(submitted_before), TEST(restart), TEST(away), TEST(back_in_time),
 		TEST(leaving), TEST(away_sparse), TEST(nap), TEST(while_unregistering), TEST(threads),
 	};
 	return RUN(tests);

@@ -220,6 +220,30 @@ def test_without_a_daemon(nodes):
         hand_over(p, d, None, 3)
 
 
+@pytest.mark.parametrize("first", ["the scheduler", "the rank"])
+def test_what_a_scheduler_brings_along_is_not_about_other_memory(nodes, first):
+    with Cache(nodes.socket, "p") as p, Engine(nodes.socket, "p", scheduler=True) as scheduler:
+        scheduler.ask(f"offer = node.offer('k', {BLOCKS}, tokens={TOKENS}, token={TOKEN!r}, lease=600)")
+        while not nodes.ask("offers"):
+            pass
+        scheduler.signal(signal.SIGSTOP)
+        nodes.kill()
+        while p.node.connected:
+            os.sched_yield()
+        p.region.invalidate()
+        with pytest.raises(kvpipe.Unavailable, match="went away"):
+            p.region.revalidate(timeout=0.05)
+        if first == "the scheduler":
+            scheduler.signal(signal.SIGCONT)
+        nodes.start()
+        while not p.node.connected:
+            os.sched_yield()
+        scheduler.signal(signal.SIGCONT)
+        with pytest.raises((kvpipe.Restarted, kvpipe.Unavailable)):
+            scheduler.ask("offer.wait(60)")
+        assert nodes.ask("offers") == []
+
+
 def test_quota(nodes):
     with kvpipe.connect(nodes.socket, engine_id="q") as node:
         first = node.alloc(MIB)
