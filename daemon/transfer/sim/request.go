@@ -82,7 +82,7 @@ func (r *Request) untaken(group uint32, from, to int) bool {
 	return false
 }
 
-// extends notes that an extension is submitted, accepts that it was accepted.
+// extends notes that an extension is submitted, or would have been, accepts that it was accepted.
 func (o *Op) extends(x transfer.Op) {
 	if !slices.Contains(o.untaken, x) {
 		o.untaken = append(o.untaken, x)
@@ -212,8 +212,9 @@ func (r *Request) offerBy(s *Session, p offerPlan) *Op {
 			c.after(when, func() {
 				switch {
 				case o.ends[s] != nil || !s.open:
-				case o.bare && i > 0 && len(o.more) == 0: // it was refused that from which this goes on
+				case o.bare && i > 0 && len(o.more) == 0: // it was refused that from which this goes on, or not answered yet
 					o.short = true
+					o.extends(ext)
 				default:
 					c.newSmall(s, ext)
 				}
