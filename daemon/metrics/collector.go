@@ -184,7 +184,8 @@ func (e emitter) nic(n NIC) {
 }
 
 func (e emitter) transport(t Transport) {
-	const bytes, slices = "Bytes moved by a transport.", "Slices moved by a transport."
+	const inline = " Hand-overs to other nodes of up to advanced.inline ride in the control connection, as a rule, and do not count here."
+	const bytes, slices = "Bytes moved by a transport." + inline, "Slices moved by a transport." + inline
 	e.counter(TransportBytes, bytes, float64(t.SentBytes), "transport", t.Name, "peer", t.Peer, "direction", "out")
 	e.counter(TransportBytes, bytes, float64(t.GotBytes), "transport", t.Name, "peer", t.Peer, "direction", "in")
 	e.counter(TransportSlices, slices, float64(t.SentSlices), "transport", t.Name, "peer", t.Peer, "direction", "out")
