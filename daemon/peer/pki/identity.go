@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"sync"
 	"time"
 )
@@ -219,6 +220,10 @@ func (id *Identity) read() (p papers, err error) {
 	}
 	if name != id.node {
 		return p, fmt.Errorf("%s is the certificate of node %q, but this node is %q: set node, or issue one with \"kvpipectl certs node %s\"", cert, name, id.node, id.node)
+	}
+	if !pair.Leaf.IsCA && !slices.ContainsFunc(cas, func(c *x509.Certificate) bool { return !c.Equal(pair.Leaf) }) {
+		// It vouches for itself, and so would be found good, but it does so for nobody else.
+		return p, fmt.Errorf("%s holds the certificate of this node alone, by which no other node can be known: copy the CA's here (%s of \"kvpipectl certs init\")", ca, CAFile)
 	}
 	var more []*x509.Certificate
 	for _, der := range pair.Certificate[1:] {

@@ -55,6 +55,7 @@ func TestOpenSaysWhatIsWrongWithTheFiles(t *testing.T) {
 		{"another node", ca, cert2, key2, []string{cert2, `node "b"`, `this node is "a"`, "kvpipectl certs node a"}},
 		{"expired", ca, old, oldKey, []string{old, "expired on"}},
 		{"another CA", ca, strange, strangeKey, []string{strange, ca, "unknown authority"}},
+		{"its own certificate for the CA's", cert, cert, key, []string{cert + " holds the certificate of this node alone", "kvpipectl certs init"}},
 		{"the CA itself", ca, ca, filepath.Join(dir, CAKeyFile), []string{ca, "no DNS name"}},
 	} {
 		_, err := Open(c.ca, c.cert, c.key, "a")
