@@ -93,9 +93,11 @@ func (c *ctl) doctor() *cobra.Command {
 	return cmd
 }
 
+// printFindings begins a line at its edge for each finding alone, for whoever searches what it prints: their texts may
+// have several lines.
 func printFindings(w io.Writer, found []finding) {
 	for _, f := range found {
-		fmt.Fprintf(w, "%-8s %s: %s\n", f.Answer, f.Check, f.Text)
+		fmt.Fprintf(w, "%-8s %s: %s\n", f.Answer, f.Check, strings.ReplaceAll(f.Text, "\n", "\n         "))
 		if f.Fix != "" {
 			fmt.Fprintf(w, "         fix: %s\n", strings.ReplaceAll(f.Fix, "\n", "\n              "))
 		}

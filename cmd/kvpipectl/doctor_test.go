@@ -351,3 +351,12 @@ func TestDoctorWhole(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
+
+// TestAFindingOfSeveralLines is one finding: what is wrong with three files does not look like three.
+func TestAFindingOfSeveralLines(t *testing.T) {
+	var out strings.Builder
+	printFindings(&out, []finding{problem("certificate", "mend\nthat", "tls.ca: none\ntls.key: none"), fine("peers", "none")})
+	if got, want := out.String(), "problem  certificate: tls.ca: none\n         tls.key: none\n         fix: mend\n              that\nok       peers: none\n"; got != want {
+		t.Errorf("prints\n%swant\n%s", got, want)
+	}
+}
