@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,10 +25,15 @@ func peerQuery(args []string) url.Values {
 	return q
 }
 
+// keyWait is how long a shell, whose user has pressed a key, waits for a daemon that may stand still.
+const keyWait = 500 * time.Millisecond
+
 // completePeer offers the names of known nodes to the shell.
 func (c *ctl) completePeer(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), keyWait)
+	defer cancel()
 	var peers []admin.Peer
-	if len(args) > 0 || c.client().Get(cmd.Context(), "peers", nil, &peers) != nil {
+	if len(args) > 0 || c.client().Get(ctx, "peers", nil, &peers) != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var names []string

@@ -146,6 +146,21 @@ func TestBenchOfNothing(t *testing.T) {
 	}
 }
 
+// TestCompletionDoesNotWait: a daemon that stands still does not hold up a shell at a key.
+func TestCompletionDoesNotWait(t *testing.T) {
+	socket := filepath.Join(shortDir(t), "s")
+	l, err := net.Listen("unix", socket) // which nobody serves
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	began := time.Now()
+	out, err := ctlRun(t.Context(), "__complete", "explain", "--admin", socket, "")
+	if took := time.Since(began); err != nil || !strings.HasPrefix(out, ":") || took > 10*time.Second {
+		t.Errorf("after %s: %q, %v", took, out, err)
+	}
+}
+
 // TestWatch prints until it is interrupted, which is no error.
 func TestWatch(t *testing.T) {
 	socket := admintest.Serve(t, admintest.Example())
