@@ -43,8 +43,16 @@ func (v *Server) dismiss(s *session) {
 	}
 }
 
+// Forgetful returns why a daemon after this one would not know of all sessions, or nil. It does not wait for a disk.
+func (v *Server) Forgetful() error {
+	v.state.mu.Lock()
+	defer v.state.mu.Unlock()
+	return v.state.lacks
+}
+
+// saveState logs a failure, but not each time: it is tried again whenever a session comes, goes or has a layout.
 func (v *Server) saveState() {
-	if err := v.state.save(); err != nil {
+	if err := v.state.save(); err != nil && v.unsaved.Due() {
 		v.cfg.Log.Warn("sessions cannot be remembered for a restart", "error", err)
 	}
 }

@@ -29,6 +29,7 @@ type Server struct {
 	listeners map[net.Listener]struct{}
 	lobby     lobby          // connections that have not said HELLO yet
 	refusals  damper.Each    // by user and reason
+	unsaved   damper.Damper  // of the state
 	perUID    map[uint32]int // sessions
 	total     int
 	rings     ringMemory

@@ -18,6 +18,7 @@ type state struct {
 	mu      sync.Mutex
 	roster  *roster.Roster
 	changes uint64
+	lacks   error                    // why the file does not have what it should; nil: it has
 	moved   map[roster.Engine]string // by engine as this daemon sees it: the owner's name that the previous daemon used
 
 	write   sync.Mutex // one at a time

@@ -106,7 +106,7 @@ func plausible(r *roster.Session) error {
 
 // save brings the file up to date. Of many callers at once, one writes for all. The file is not synced: it has to
 // outlive the daemon, not the machine, with which all sessions end.
-func (st *state) save() error {
+func (st *state) save() (err error) {
 	if st.path == "" {
 		return nil
 	}
@@ -118,6 +118,11 @@ func (st *state) save() error {
 	if st.written >= want {
 		return nil
 	}
+	defer func() {
+		st.mu.Lock()
+		st.lacks = err
+		st.mu.Unlock()
+	}()
 	b, has, err := st.encode()
 	if err != nil {
 		return fmt.Errorf("state: %w", err)
