@@ -129,7 +129,9 @@ func (v *Server) open(conn *net.UnixConn, cred sys.Cred, m message) (*session, e
 		return nil, err
 	}
 	v.remember(s)
-	s.log.Info("session opened", "role", s.who.Role, "owner", s.who.Owner, "pid", s.who.PID, "library", s.who.Library)
+	due, untold := v.comings.due(s.who.UID)
+	s.told = due
+	s.tell(due, untold, "session opened", "role", s.who.Role, "owner", s.who.Owner, "pid", s.who.PID, "library", s.who.Library)
 	_ = sys.PassRights(conn, true) // older kernels always allow it
 	if err := s.welcome(m.seq); err != nil {
 		s.end(transfer.Cause{Reason: transfer.PeerGone, Text: fmt.Sprintf("WELCOME could not be sent: %v", err)})

@@ -243,6 +243,27 @@ func TestRefusalsAreNotAllLogged(t *testing.T) {
 	}
 }
 
+// TestSessionsThatComeAndGoDoNotFillTheLog: of a client in a loop it has some, each with its end; later ones say how many it lacks.
+func TestSessionsThatComeAndGoDoNotFillTheLog(t *testing.T) {
+	var log lines
+	n := start(t, func(c *session.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	come := func() {
+		t.Helper()
+		c, err := sessiontest.Dial(n.path, sessiontest.Options{Engine: "e", Instance: "i"})
+		noErr(t, err)
+		noErr(t, c.Close())
+	}
+	began := time.Now()
+	for range 700 {
+		come()
+	}
+	noErr(t, n.Close()) // after the last end
+	opened, closed := strings.Count(log.String(), `msg="session opened"`), strings.Count(log.String(), `msg="session closed"`)
+	if most := 512 + 1 + int(time.Since(began)/time.Second); opened < 512 || opened > most || closed < 512 || closed > most {
+		t.Errorf("of 700 sessions the log has %d that came and %d that went, want 512 to %d of each", opened, closed, most)
+	}
+}
+
 func zeroTerminated(b []byte) string {
 	s, _, _ := strings.Cut(string(b), "\x00")
 	return s

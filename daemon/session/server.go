@@ -27,9 +27,10 @@ type Server struct {
 
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
-	lobby     lobby          // connections that have not said HELLO yet
-	refusals  damper.Each    // by user and reason
-	unsaved   damper.Damper  // of the state
+	lobby     lobby         // connections that have not said HELLO yet
+	refusals  damper.Each   // by user and reason
+	unsaved   damper.Damper // of the state
+	comings   comings
 	perUID    map[uint32]int // sessions
 	total     int
 	rings     ringMemory

@@ -20,6 +20,7 @@ import (
 type session struct {
 	srv     *Server
 	log     *slog.Logger
+	told    bool // its opening is in the log for everybody
 	conn    *net.UnixConn
 	out     sync.Mutex              // held to send on conn
 	process atomic.Pointer[process] // nil: not visible
@@ -225,7 +226,11 @@ func (s *session) run(leave func()) {
 	s.say()
 	s.srv.cfg.Events(transfer.SessionClosed{Session: s.id, Cause: s.cause, Died: died, Progress: s.lastProgress()})
 	s.srv.leave(s) // a successor comes only after its end
-	s.log.Info("session closed", "reason", s.cause.Reason.String(), "why", s.cause.Text, "age", time.Since(s.since).Round(time.Millisecond))
+	due, untold := s.told, 0
+	if !due {
+		due, untold = s.srv.comings.due(s.who.UID)
+	}
+	s.tell(due, untold, "session closed", "reason", s.cause.Reason.String(), "why", s.cause.Text, "age", time.Since(s.since).Round(time.Millisecond))
 
 	select {
 	case <-s.drained:
