@@ -15,6 +15,7 @@ type backoff struct {
 	until   time.Time
 	problem string
 	told    time.Time // when the log last told of it
+	said    string    // what the log told then
 	muted   string    // the one of several addresses after which the next attempt begins
 }
 
@@ -113,8 +114,8 @@ func (m *Manager) slower(t target, err error) {
 		p = &backoff{wait: firstWait}
 		m.pace[key] = p
 	}
-	if now := time.Now(); t.node != "" && p.problem != err.Error() && now.Sub(p.told) >= tellAgain {
-		p.told = now
+	if now := time.Now(); t.node != "" && p.said != err.Error() && now.Sub(p.told) >= tellAgain {
+		p.told, p.said = now, err.Error()
 		level, final := slog.LevelInfo, (*finalError)(nil)
 		if errors.As(err, &final) { // somebody has to change something
 			level = slog.LevelWarn

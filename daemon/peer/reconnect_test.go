@@ -284,6 +284,26 @@ func TestAttemptsThatFailAreLoggedOnce(t *testing.T) {
 	}
 }
 
+// A failure that takes the place of another within a minute is told after it: it is what somebody has to mend.
+func TestAnotherFailureIsLoggedInItsTime(t *testing.T) {
+	a := newCluster(t).node("a", nil)
+	b := target{addr: "x", node: "b"}
+	a.Manager.mu.Lock()
+	a.slower(b, final(transfer.Denied, "this CA"))
+	for range 3 {
+		a.slower(b, final(transfer.Denied, "another CA"))
+		a.pace["x"].told = a.pace["x"].told.Add(-tellAgain / 2)
+	}
+	for range 3 {
+		a.slower(b, final(transfer.Denied, "another CA"))
+		a.pace["x"].told = a.pace["x"].told.Add(-tellAgain)
+	}
+	a.Manager.mu.Unlock()
+	if want := []string{"peer cannot be reached peer=b address=x error=this CA", "peer cannot be reached peer=b address=x error=another CA"}; !slices.Equal(a.logged, want) {
+		t.Errorf("logged %q, want %q", a.logged, want)
+	}
+}
+
 func TestAPeerThatIsDownSaysWhyAndComesBack(t *testing.T) {
 	cl := newCluster(t)
 	a, b := cl.node("a", nil), cl.node("b", nil)
