@@ -92,7 +92,7 @@ func (s *session) shrink() {
 	if err != nil {
 		s.log.Warn("memory of an ended session could not be given back yet", "error", err)
 	}
-	s.log.Info("memory of an ended session stays for who takes or receives what is in it", "bytes", kept)
+	s.tell(s.told, 0, "memory of an ended session stays for who takes or receives what is in it", "bytes", kept)
 	s.keep = transfer.SessionOrphaned{}
 }
 
