@@ -76,13 +76,16 @@ func placedGPUs(now gpu.Inventory) (out []topology.GPU) {
 	return out
 }
 
-// placedNICs returns what the topology needs of NICs: RDMA devices, and links without one, if they are on PCI.
+// placedNICs returns what the topology needs of NICs: RDMA devices, and links without one, if they are on PCI. A link
+// with an RDMA device of software, which has no place, is one without.
 func placedNICs(now *nic.Inventory) (out []topology.NIC) {
+	placed := map[string]bool{} // RDMA devices
 	for i := range now.Devices {
 		d := &now.Devices[i]
 		if d.PCI == "" {
 			continue
 		}
+		placed[d.Name] = true
 		n := topology.NIC{Name: d.Name, PCI: d.PCI, NUMA: d.NUMA}
 		for _, p := range d.Ports {
 			if n.Netdev == "" {
@@ -93,7 +96,7 @@ func placedNICs(now *nic.Inventory) (out []topology.NIC) {
 	}
 	for i := range now.Links {
 		l := &now.Links[i]
-		if l.PCI != "" && l.RDMA == nil && (l.Kind == "ethernet" || l.Kind == "infiniband") {
+		if l.PCI != "" && (l.RDMA == nil || !placed[l.RDMA.Device]) && (l.Kind == "ethernet" || l.Kind == "infiniband") {
 			out = append(out, topology.NIC{Name: l.Name, PCI: l.PCI, NUMA: l.NUMA, Netdev: l.Name})
 		}
 	}

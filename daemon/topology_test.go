@@ -210,3 +210,21 @@ func TestPlacementKeepsToTheDaemonsCPUs(t *testing.T) {
 	}()
 	<-done
 }
+
+// TestALinkUnderSoftwareRDMAStaysANIC: soft-RoCE has no place of its own, and takes none from the link that it was made of.
+func TestALinkUnderSoftwareRDMAStaysANIC(t *testing.T) {
+	link := func(name, pci, device string) nic.Link {
+		return nic.Link{Name: name, PCI: pci, Kind: "ethernet", RDMA: &nic.PortRef{Device: device, Port: 1}}
+	}
+	device := func(name, pci, netdev string) nic.Device {
+		return nic.Device{Name: name, PCI: pci, Ports: []nic.Port{{Number: 1, Netdev: netdev}}}
+	}
+	got := placedNICs(&nic.Inventory{
+		Links:   []nic.Link{link("ens1", "0000:17:00.0", "mlx5_0"), link("eth0", "0000:03:00.0", "rxe0"), link("veth0", "", "rxe1")},
+		Devices: []nic.Device{device("mlx5_0", "0000:17:00.0", "ens1"), device("rxe0", "", "eth0"), device("rxe1", "", "veth0")},
+	})
+	want := []topology.NIC{{Name: "mlx5_0", PCI: "0000:17:00.0", Netdev: "ens1"}, {Name: "eth0", PCI: "0000:03:00.0", Netdev: "eth0"}}
+	if !slices.Equal(got, want) {
+		t.Errorf("NICs of the topology are %+v, want %+v", got, want)
+	}
+}
