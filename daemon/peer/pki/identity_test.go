@@ -144,7 +144,7 @@ func outlive(t *testing.T, dir, node string, life time.Duration) {
 		t.Fatal(err)
 	}
 	certPath, keyPath := NodeFiles(dir, node)
-	if err := errors.Join(writeKey(keyPath, key), writePEM(certPath, "CERTIFICATE", 0o644, der)); err != nil {
+	if err := writePair(keyPath, key, certPath, der); err != nil {
 		t.Fatal(err)
 	}
 }

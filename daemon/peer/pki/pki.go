@@ -54,10 +54,7 @@ func Init(dir, name string, life time.Duration) error {
 	if err != nil {
 		return err
 	}
-	if err := writeKey(keyPath, key); err != nil {
-		return err
-	}
-	return writePEM(caPath, "CERTIFICATE", 0o644, der)
+	return writePair(keyPath, key, caPath, der)
 }
 
 // Finish makes the certificate of a CA of which Init, interrupted, made only the key.
@@ -178,10 +175,7 @@ func IssueNode(dir, out, node string, hosts []string, life time.Duration) error 
 		return fmt.Errorf("make certificate of node %q: %w", node, err)
 	}
 	certPath, keyPath := NodeFiles(out, node)
-	if err := writeKey(keyPath, key); err != nil {
-		return err
-	}
-	return writePEM(certPath, "CERTIFICATE", 0o644, der)
+	return writePair(keyPath, key, certPath, der)
 }
 
 func template(name string, life time.Duration) (*x509.Certificate, error) {
@@ -288,30 +282,58 @@ func whole(path string, text []byte) error {
 	return nil
 }
 
-func writeKey(path string, key *ecdsa.PrivateKey) error {
+// writePair writes a key and its certificate, both or none: on a full disk, what was there of a node stays a pair.
+func writePair(keyPath string, key *ecdsa.PrivateKey, certPath string, cert []byte) error {
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		return err
 	}
-	return writePEM(path, "PRIVATE KEY", 0o600, der)
+	k, err := newPEM(keyPath, "PRIVATE KEY", 0o600, der)
+	if err != nil {
+		return err
+	}
+	c, err := newPEM(certPath, "CERTIFICATE", 0o644, cert)
+	if err != nil {
+		_ = os.Remove(k)
+		return err
+	}
+	if err := place(k, keyPath); err != nil {
+		_ = os.Remove(c)
+		return err
+	}
+	return place(c, certPath)
 }
 
 // writePEM replaces a file by rename, so that a daemon that reads it sees the old one or the new one.
 func writePEM(path, kind string, mode fs.FileMode, ders ...[]byte) error {
+	name, err := newPEM(path, kind, mode, ders...)
+	if err != nil {
+		return err
+	}
+	return place(name, path)
+}
+
+// newPEM writes a file that is to take the place of path, beside it, and returns its name.
+func newPEM(path, kind string, mode fs.FileMode, ders ...[]byte) (name string, err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
+		return "", fmt.Errorf("write %s: %w", path, err)
 	}
 	err = f.Chmod(mode)
 	for _, der := range ders {
 		err = errors.Join(err, pem.Encode(f, &pem.Block{Type: kind, Bytes: der}))
 	}
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		_ = os.Remove(f.Name())
+		return "", fmt.Errorf("write %s: %w", path, err)
+	}
+	return f.Name(), nil
+}
+
+// place gives what newPEM wrote its name.
+func place(name, path string) error {
+	if err := os.Rename(name, path); err != nil {
+		_ = os.Remove(name)
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil

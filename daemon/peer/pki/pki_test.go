@@ -6,10 +6,12 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -87,6 +89,37 @@ func TestInitThatFailsLeavesNothing(t *testing.T) {
 	}
 	if err := Init(dir, "test CA", time.Hour); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestADiskThatIsFull: of a pair, as of a CA, both files are made or none, and what was there stays. Files have room for a key, and for no certificate.
+func TestADiskThatIsFull(t *testing.T) {
+	dir := newCA(t)
+	cert, key := issue(t, dir, dir, "a", time.Hour)
+	var was syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &was); err != nil {
+		t.Fatal(err)
+	}
+	signal.Ignore(syscall.SIGXFSZ)
+	defer signal.Reset(syscall.SIGXFSZ)
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 400, Max: was.Max}); err != nil {
+		t.Fatal(err)
+	}
+	node, ca := IssueNode(dir, dir, "a", nil, time.Hour), t.TempDir()
+	init := Init(ca, "test CA", time.Hour)
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &was); err != nil {
+		t.Fatal(err)
+	}
+	says(t, "a node", node, cert, "file too large")
+	says(t, "a CA", init, CAFile, "file too large")
+	if _, err := Open(filepath.Join(dir, CAFile), cert, key, "a"); err != nil {
+		t.Errorf("what the node had: %v", err)
+	}
+	if left, err := os.ReadDir(ca); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v %v", left, err)
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, ".new-*")); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v %v", left, err)
 	}
 }
 
