@@ -12,6 +12,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/plan"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 	"github.com/kvpipe/kvpipe/daemon/transport"
+	"github.com/kvpipe/kvpipe/internal/damper"
 	"github.com/kvpipe/kvpipe/internal/reuse"
 )
 
@@ -82,6 +83,7 @@ type Driver struct {
 	runs  []plan.Run       // scratch
 	clock transfer.Time    // the machine's time; read again after anything that takes long
 	now   trial
+	told  map[string]*damper.Flow // by text
 
 	lively lively
 	bell   bell
@@ -95,7 +97,7 @@ func New(cfg Config) *Driver {
 	if cfg.Planners < 1 {
 		cfg.Planners = 1
 	}
-	d := &Driver{cfg: cfg, log: cfg.Log, start: time.Now(), legs: map[transfer.Leg]*leg{}}
+	d := &Driver{cfg: cfg, log: cfg.Log, start: time.Now(), legs: map[transfer.Leg]*leg{}, told: map[string]*damper.Flow{}}
 	d.queue.init()
 	d.plans.init()
 	d.turn.init()

@@ -3,9 +3,11 @@ package driver
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/internal/damper"
 )
 
 // execute performs one effect. It waits for no client, no peer and no large copy. long: it may have taken microseconds.
@@ -61,9 +63,30 @@ func (d *Driver) execute(e transfer.Effect) (long bool) {
 	case transfer.ArmTimer:
 		d.arm(e.At)
 	case transfer.Log:
-		d.log.Log(context.Background(), slog.Level(e.Level), e.Text, e.Attrs...)
+		d.record(e)
 	}
 	return false
+}
+
+// record logs what the machine says. What is normal, but may be had as often as a client likes, is logged for everybody
+// no more often than damper.Flow allows, and else for whoever debugs.
+func (d *Driver) record(e transfer.Log) {
+	level := slog.Level(e.Level)
+	if level == slog.LevelInfo {
+		f := d.told[e.Text]
+		if f == nil {
+			f = new(damper.Flow)
+			d.told[e.Text] = f
+		}
+		due, untold := f.Due()
+		if !due {
+			level = slog.LevelDebug
+		}
+		if untold > 0 {
+			e.Attrs = append(slices.Clip(e.Attrs), "untold", untold)
+		}
+	}
+	d.log.Log(context.Background(), level, e.Text, e.Attrs...)
 }
 
 func (d *Driver) arm(at transfer.Time) {

@@ -1,4 +1,4 @@
-// Package damper keeps a warning that could be repeated over and over from filling the log. Counters are not affected.
+// Package damper keeps a record that could be repeated over and over from filling the log. Counters are not affected.
 package damper
 
 import (
@@ -59,4 +59,38 @@ func (e *Each) Due(name string) bool {
 	}
 	e.said[name] = some{now, 1}
 	return true
+}
+
+const (
+	flowBurst = 512         // what a restart may have a user's sessions log: limits.sessions_per_uid
+	flowEvery = time.Second // and then
+)
+
+// Flow is for a record of what is normal, such as that a session comes, but may be had a thousand times a second by
+// whoever wants to fill the log. It lets a burst through, and then one each second. The zero value is ready. It is safe
+// for concurrent use.
+type Flow struct {
+	mu     sync.Mutex
+	used   int       // of the burst
+	since  time.Time // when that was so
+	untold int
+}
+
+// Due reports whether to log the record now, and how many were not since the last. After true the caller must log it.
+func (f *Flow) Due() (tell bool, untold int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	if back := now.Sub(f.since) / flowEvery; back >= time.Duration(f.used) {
+		f.used, f.since = 0, now
+	} else {
+		f.used, f.since = f.used-int(back), f.since.Add(back*flowEvery)
+	}
+	if f.used >= flowBurst {
+		f.untold++
+		return false, 0
+	}
+	f.used++
+	untold, f.untold = f.untold, 0
+	return true, untold
 }

@@ -52,3 +52,37 @@ func TestEach(t *testing.T) {
 		}
 	})
 }
+
+// TestFlow: a burst is told, then one each second, which says how many were not.
+func TestFlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var f Flow
+		wants := func(tell bool, untold int) {
+			t.Helper()
+			if told, n := f.Due(); told != tell || n != untold {
+				t.Fatalf("told %v after %d that were not, want %v after %d", told, n, tell, untold)
+			}
+		}
+		burst := func() {
+			t.Helper()
+			for range flowBurst {
+				wants(true, 0)
+			}
+		}
+		burst()
+		for range 7 {
+			wants(false, 0)
+		}
+		time.Sleep(flowEvery)
+		wants(true, 7)
+		wants(false, 0)
+		time.Sleep(3 * flowEvery / 2)
+		wants(true, 1)
+		wants(false, 0)
+		time.Sleep(flowEvery / 2) // what is left of a second counts
+		wants(true, 1)
+		time.Sleep(flowBurst * flowEvery)
+		burst()
+		wants(false, 0)
+	})
+}
