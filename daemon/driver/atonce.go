@@ -13,12 +13,11 @@ type trial struct {
 	producer, consumer []plan.Rank
 }
 
-// moveNow plans and copies a take within the node. Its answer is the machine's next event; step handles nothing else
-// before it.
+// moveNow plans and copies a take within the node. Its answer is the machine's next event.
 func (d *Driver) moveNow(e *transfer.MoveNow) {
 	var ev transfer.MovedNow
 	ev.Bytes, ev.OK = d.tryMove(e)
-	d.answer(ev)
+	d.answerNext(ev)
 }
 
 func (d *Driver) tryMove(e *transfer.MoveNow) (n uint64, ok bool) {

@@ -6,6 +6,7 @@ package driver
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -79,7 +80,8 @@ type Driver struct {
 	legs  map[transfer.Leg]*leg
 	plans plans
 	batch []item           // being handled
-	own   []transfer.Event // answers of the current step
+	own   []transfer.Event // the event that step handles, and the answers of its effects
+	at    int              // the one of own that the machine was told last
 	runs  []plan.Run       // scratch
 	clock transfer.Time    // the machine's time; read again after anything that takes long
 	now   trial
@@ -202,12 +204,12 @@ func (d *Driver) step(ev transfer.Event) {
 
 // flush feeds the machine the events in own, and those that they cause.
 func (d *Driver) flush() {
-	for i := 0; i < len(d.own); i++ {
-		if i == 0 || d.bell.owes {
+	for d.at = 0; d.at < len(d.own); d.at++ {
+		if d.at == 0 || d.bell.owes {
 			d.clock = d.Now()
 			d.ring()
 		}
-		effects := d.cfg.Machine.Step(d.clock, d.own[i])
+		effects := d.cfg.Machine.Step(d.clock, d.own[d.at])
 		late := 0
 		for _, e := range effects {
 			if lastWord(e) {
@@ -223,7 +225,7 @@ func (d *Driver) flush() {
 				late--
 			}
 		}
-		d.own[i] = nil
+		d.own[d.at] = nil
 	}
 	d.own = d.own[:0]
 }
@@ -242,8 +244,11 @@ func lastWord(e transfer.Effect) bool {
 	return false
 }
 
-// answer reports the result of an effect that is done at once. It becomes the next event.
+// answer reports the result of an effect that is done at once. It becomes an event after those that wait in own.
 func (d *Driver) answer(ev transfer.Event) { d.own = append(d.own, ev) }
+
+// answerNext is answer for what has to be the machine's next event, whatever waits in own.
+func (d *Driver) answerNext(ev transfer.Event) { d.own = slices.Insert(d.own, d.at+1, ev) }
 
 // QueueFunc is Post that wakes nobody. The caller must call Flush or Wake soon.
 func (d *Driver) QueueFunc(f func()) { d.queue.push(item{fn: f}) }

@@ -41,7 +41,7 @@ func (d *Driver) execute(e transfer.Effect) (long bool) {
 		d.moveNow(e)
 		return true
 	case transfer.Yield:
-		d.answer(transfer.Resume{})
+		d.answerNext(transfer.Resume{})
 	case transfer.MakePlan:
 		d.makePlan(e)
 		return true

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -61,5 +62,35 @@ func TestMessagesOfABatchAreSentTogether(t *testing.T) {
 	d.Flush()
 	if want := []string{"*transfer.MsgGo", "*transfer.MsgSent", "sent"}; !slices.Equal(s.log, want) {
 		t.Errorf("%q, want %q", s.log, want)
+	}
+}
+
+// script is a machine that answers each event with what the test says, and notes the events.
+type script struct {
+	answers map[transfer.Event][]transfer.Effect
+	came    []transfer.Event
+}
+
+func (s *script) Step(_ transfer.Time, ev transfer.Event) []transfer.Effect {
+	s.came = append(s.came, ev)
+	return s.answers[ev]
+}
+
+// TestNothingComesBeforeTheAnswerToWhatIsMovedAtOnce, nor before Resume: neither what the same step caused nor what an
+// earlier one did and still waits.
+func TestNothingComesBeforeTheAnswerToWhatIsMovedAtOnce(t *testing.T) {
+	fence := func(x transfer.XferID) transfer.Effect { return transfer.Fence{Leg: transfer.Leg{Xfer: x}} }
+	fenced := func(x transfer.XferID) transfer.Event { return transfer.Fenced{Leg: transfer.Leg{Xfer: x}} }
+	s := &script{answers: map[transfer.Event][]transfer.Effect{
+		transfer.Tick{}:     {fence(1), fence(2)},
+		fenced(1):           {fence(3), &transfer.MoveNow{}, fence(4)},
+		transfer.MovedNow{}: {fence(5), transfer.Yield{}},
+	}}
+	New(Config{Machine: s}).step(transfer.Tick{})
+	want := []transfer.Event{
+		transfer.Tick{}, fenced(1), transfer.MovedNow{}, transfer.Resume{}, fenced(2), fenced(3), fenced(4), fenced(5),
+	}
+	if !reflect.DeepEqual(s.came, want) {
+		t.Errorf("the machine was told\n%+v, want\n%+v", s.came, want)
 	}
 }
