@@ -36,11 +36,18 @@ type Pool struct {
 	punched map[file]chan struct{} // files that are losing pages right now; closed when those are gone
 
 	punch func([]byte) error // sys.Punch; tests replace it
+
+	warming  chan struct{}      // as many as regions are being warmed
+	populate func([]byte) error // tests replace it
 }
 
 // NewPool returns an empty account.
 func NewPool(l Limits) *Pool {
-	return &Pool{limits: l, owned: map[string]int{}, files: map[file]int{}, punched: map[file]chan struct{}{}, punch: sys.Punch}
+	return &Pool{
+		limits: l, owned: map[string]int{}, files: map[file]int{},
+		punched: map[file]chan struct{}{}, punch: sys.Punch,
+		warming: make(chan struct{}, warmAtOnce), populate: populate,
+	}
 }
 
 // SetLimits changes the limits of future registrations.

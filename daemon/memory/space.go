@@ -71,7 +71,7 @@ func (s *Space) fill(of Region, fd, count int) (*Region, error) {
 	end := of.skip + of.size
 	r.bytes = whole[of.skip:end:end]
 	r.whole, r.page, r.file, r.pool, r.owner, r.charged = whole, int(m.page), m.file, s.pool, s.owner, m.size
-	r.warm = warm(whole[:wholePages(end, m.page)])
+	r.warm = s.pool.warm(whole[:wholePages(end, m.page)])
 	s.used.Add(m.size)
 	return &r, nil
 }
