@@ -43,9 +43,12 @@ func loadOf(op transfer.Op) load {
 }
 
 // room reports whether the next submission need not wait for others. The caller holds mu.
-func (s *session) room() bool {
+func (s *session) room() bool { return s.ahead.room(s.next.work()) && s.fits() }
+
+// fits reports whether the next submission need not wait until others are released. The caller holds mu.
+func (s *session) fits() bool {
 	m := &s.srv.most
-	return s.ahead.room(s.next.work()) && (s.next.ids == 0 || s.load.ids <= int(m.ids.Load())) && (s.next.tokens == 0 || s.load.tokens <= transfer.MaxHeldTokens) &&
+	return (s.next.ids == 0 || s.load.ids <= int(m.ids.Load())) && (s.next.tokens == 0 || s.load.tokens <= transfer.MaxHeldTokens) &&
 		(s.next.items == 0 || s.load.items < itemsAnswered+3*int(m.items.Load()))
 }
 

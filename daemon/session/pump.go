@@ -135,8 +135,7 @@ func (s *session) readOut() {
 	s.mu.Unlock()
 	s.in.Unlock()
 	s.giveBack(credits)
-	late := time.NewTimer(readOutWait)
-	defer late.Stop()
+	waited := time.Duration(0)
 	for left := int(s.geometry.SQ); left > 0; {
 		n, stalled := s.pump()
 		if n < batch && !stalled {
@@ -144,18 +143,25 @@ func (s *session) readOut() {
 		}
 		left -= n
 		for stalled && s.stalled.Load() { // resume is the reader's
+			since := time.Now()
 			select {
 			case <-time.After(lazyWatch):
-			case <-late.C:
-				return
 			case <-s.srv.forced:
+				return
+			}
+			s.mu.Lock()
+			if !s.fits() {
+				waited += time.Since(since)
+			}
+			s.mu.Unlock()
+			if waited >= readOutWait {
 				return
 			}
 		}
 	}
 }
 
-// readOutWait is how long the submissions of a client that is gone may wait for room, all together.
+// readOutWait is how long the submissions of a client that is gone may wait until others are released, all together.
 const readOutWait = 5 * time.Second
 
 // giveBack returns credits to the machine.

@@ -573,6 +573,25 @@ func TestPublishedBeforeDeathOfOneThatCollectedNothing(t *testing.T) {
 	})
 }
 
+// TestPublishedBeforeDeathWhileTheMachineIsBusy: large submissions of a client that died go one by one, too, and none of them is lost however
+// long others keep the machine from handling them.
+func TestPublishedBeforeDeathWhileTheMachineIsBusy(t *testing.T) {
+	const published, each, long = 60, 400000, 100 * time.Millisecond // more than a client that is gone waits for what has to be released
+	var handled sync.WaitGroup
+	n := start(t, func(c *session.Config) {
+		c.After = func(f func()) { handled.Go(func() { time.Sleep(long); f() }) }
+	})
+	c := n.dial(sessiontest.Options{})
+	n.publishes(c, 1, published, &transfer.OfferOp{Key: []byte("key"), Token: token, Consumers: 1, Blocks: []layout.BlockList{
+		{NTokens: 1, IDs: []uint32{0}}, {Group: 1, NTokens: 1, IDs: layout.Adjacent(0, each)}, // as a run: few bytes
+	}})
+	n.dies(c)
+	if got := count[transfer.Submit](n); got != published {
+		t.Errorf("%d of %d submissions were read", got, published)
+	}
+	handled.Wait()
+}
+
 // TestCreditsOfTheDead: the machine has all credits of a client back that died with completions uncollected, before it gets what that had still
 // published, and the credit of each later completion at once: it refuses nothing for want of them.
 func TestCreditsOfTheDead(t *testing.T) {
