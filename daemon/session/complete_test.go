@@ -57,12 +57,13 @@ func TestResults(t *testing.T) {
 }
 
 // TestTextsArePlain: a text is printable UTF-8, also where another node has something else to say: it cannot command the terminal where
-// an engine shows it, nor write further lines into its log.
+// an engine shows it, nor write further lines into its log. What this daemon has several lines for, as for a node with several addresses, reads
+// as one.
 func TestTextsArePlain(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(sessiontest.Options{})
 	id := transfer.SessionID(c.Welcome.Session)
-	const said, plain = "node \"b\": no\x00thing\xff: \u00e9\x1b[31m\nlevel=ERROR", "node \"b\": no?thing?: \u00e9?[31m?level=ERROR"
+	const said, plain = "node \"b\": no\x00thing\xff: \u00e9\x1b[31m\nlevel=ERROR", "node \"b\": no?thing?: \u00e9?[31m; level=ERROR"
 	n.Complete(transfer.Complete{Session: id, UserData: 1, Status: transfer.Failed, Reason: transfer.PeerGone, Text: said})
 	if got, err := c.Wait(); err != nil || got.Text != plain {
 		t.Errorf("a completion says %q (%v), want %q", got.Text, err, plain)

@@ -76,9 +76,11 @@ func printable(r rune) rune {
 }
 
 // clip makes what a client is told printable UTF-8 on one line, since another node may have said it and engines write it
-// to their logs, and cuts it to at most n bytes, but not inside a character.
+// to their logs, and cuts it to at most n bytes, but not inside a character. An error may have a line for each address of
+// a node.
 func clip(s string, n int) string {
-	s = strings.Map(printable, strings.ToValidUTF8(s, "?")) // copies nothing where nothing is wrong
+	s = strings.ReplaceAll(strings.ToValidUTF8(s, "?"), "\n", "; ")
+	s = strings.Map(printable, s) // none of them copies anything where nothing is wrong
 	if len(s) <= n {
 		return s
 	}
