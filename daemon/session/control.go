@@ -50,6 +50,7 @@ func (s *session) control(buf []byte) (bye *message) {
 // listen runs control until the session or its connection ends, and hands the result to lastWord.
 func (s *session) listen(buf []byte) {
 	bye := s.control(buf)
+	s.coming = assembly{} // nobody completes it any more, and memory of the session may stay for long
 	s.hearing.Lock()
 	defer s.hearing.Unlock()
 	s.last <- bye

@@ -42,7 +42,8 @@ func (n *node) orphan() (id transfer.SessionID, region layout.RegionID) {
 	return n.orphanOf(sessiontest.Options{Engine: "mortal"})
 }
 
-func (n *node) orphanOf(o sessiontest.Options) (id transfer.SessionID, region layout.RegionID) {
+// orphanOf does last things before the session ends. Nothing that it submits is handled.
+func (n *node) orphanOf(o sessiontest.Options, last ...func(*sessiontest.Client)) (id transfer.SessionID, region layout.RegionID) {
 	n.t.Helper()
 	layouts := make(chan *layout.Layout, 1)
 	n.on(func(ev transfer.Event) bool {
@@ -53,6 +54,8 @@ func (n *node) orphanOf(o sessiontest.Options) (id transfer.SessionID, region la
 			n.SessionOrphaned(transfer.SessionOrphaned{Session: ev.Session, Layout: <-layouts, Keep: [][]layout.BlockList{
 				{{NTokens: 2, IDs: []uint32{1, 2}}}, {{NTokens: 2, IDs: []uint32{9, layout.NoBlock}}},
 			}})
+			return true
+		case transfer.Submit:
 			return true
 		}
 		return false
@@ -68,6 +71,9 @@ func (n *node) orphanOf(o sessiontest.Options) (id transfer.SessionID, region la
 		mem[i] = byte(i>>12) + 1
 	}
 	_, _ = c.Request(ring.CtlPing, nil) // the layout was reported before it is answered
+	for _, do := range last {
+		do(c)
+	}
 	c.Kill()
 	id = transfer.SessionID(c.Welcome.Session)
 	n.empty()
@@ -126,7 +132,7 @@ func TestWhoIsGoneIsToldNothing(t *testing.T) {
 }
 
 // TestLeftBehindIsSmall: sessions that ended count against no limit of sessions, and what they left may stay for minutes. So nothing is kept of
-// them but that: not the daemon's own part of their rings.
+// them but that: not the daemon's own part of their rings, nor what they had submitted, nor a layout that they never completed.
 func TestLeftBehindIsSmall(t *testing.T) {
 	n := start(t, nil)
 	heap := func() uint64 {
@@ -136,10 +142,23 @@ func TestLeftBehindIsSmall(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc
 	}
-	const sessions, each = 20, 256 << 10
+	const sessions, each, items, views = 20, 256 << 10, 4000, 500
+	piece := ring.Append(nil, &ring.LayoutMsg{NViews: views, TotalViews: layout.MaxViews})
+	for range views {
+		piece = ring.Append(piece, &ring.View{})
+	}
 	before := heap()
 	for i := range sessions {
-		n.orphanOf(sessiontest.Options{Engine: fmt.Sprint("mortal", i), SQ: 16, CQ: 1 << 16, Records: 1 << 16})
+		n.orphanOf(sessiontest.Options{Engine: fmt.Sprint("mortal", i), SQ: 1 << 12, CQ: 1 << 16, Records: 1 << 18}, func(c *sessiontest.Client) {
+			n.publishes(c, 1, items, &transfer.PutOp{Target: 1, Form: transfer.MatchNext})
+			for range layout.MaxViews / views {
+				_, err := c.Request(ring.CtlLayout, piece)
+				noErr(t, err)
+			}
+		})
+		n.mu.Lock()
+		n.events = nil // the test's own
+		n.mu.Unlock()
 	}
 	if after := heap(); after > before+sessions*each {
 		t.Errorf("%d sessions that are over keep %d bytes, want less than %d each", sessions, after-before, each)

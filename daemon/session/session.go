@@ -311,8 +311,8 @@ func (s *session) unmap() {
 	s.in.Lock()
 	s.mu.Lock()
 	s.gone = true
-	s.cq.Forget() // memory of the session may stay for long, and 2 MiB of a large queue would with it
-	s.record, s.result = nil, nil
+	s.cq.Forget() // memory of the session may stay for long, and megabytes of a large queue and many items would with it
+	s.record, s.result, s.ops = nil, nil, nil
 	s.mu.Unlock()
 	s.in.Unlock()
 	s.hush()
