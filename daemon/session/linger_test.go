@@ -138,6 +138,7 @@ func TestStrangersThatLinger(t *testing.T) {
 func TestACrowdThatLingers(t *testing.T) {
 	g := newLingerers(t)
 	n, _ := lingering(t, g, 70)
+	eventually(t, func() bool { return n.Lingering(uint32(os.Getuid())) == 70 }, "%d connections linger", func() int { return n.Lingering(uint32(os.Getuid())) })
 	n.refused(sessiontest.Options{}, transfer.Quota, "the limit is 64", "do not close")
 	g.letGo()
 	var c *sessiontest.Client
