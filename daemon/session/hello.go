@@ -227,7 +227,7 @@ func (v *Server) admit(s *session, h *ring.Hello) error {
 	s.id = transfer.SessionID(uint64(v.cfg.Epoch)<<32 | uint64(v.next))
 	s.log = v.cfg.Log.With("session", fmt.Sprintf("%#x", uint64(s.id)), "engine", s.who.Engine, "instance", s.who.Instance, "rank", int32(s.who.Rank))
 	s.apart.Store(v.wary.of(s.who.UID)) // if the server becomes wary of its user later, beware finds the session
-	v.change(s, nil, nil)
+	v.change(s, nil)
 	var k roster.Known
 	if s.who.Role != transfer.Endpoint { // ends of pipes do not come back
 		k = v.state.put(s, was, v.engines.Past(s.who.engine()))

@@ -98,16 +98,18 @@ func (s *session) shrink() {
 
 // bury moves the session from those that are connected to those of which only memory is left.
 func (v *Server) bury(s *session) {
+	s.ended = time.Now()
+	v.orphans.Store(s.id, s) // first: it is found at all times
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.change(nil, s, s)
+	v.change(nil, s)
 }
 
 // Orphaned returns how many bytes ended sessions left behind for those who still take their finished offers or receive
 // their items.
 func (v *Server) Orphaned() (n uint64) {
-	for _, s := range v.sessions.Load().orphans {
-		n += s.mem.Used()
+	for _, s := range v.orphans.Range {
+		n += s.(*session).mem.Used()
 	}
 	return n
 }

@@ -165,6 +165,36 @@ func TestLeftBehindIsSmall(t *testing.T) {
 	}
 }
 
+// TestManyLeftBehind: sessions come and go at the same cost however many others left something behind: anybody can make those many.
+func TestManyLeftBehind(t *testing.T) {
+	n := start(t, nil)
+	come := func(times int) (bytes uint64) {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range times {
+			c, err := sessiontest.Dial(n.path, sessiontest.Options{Engine: "e", Role: transfer.Endpoint, SQ: 8, CQ: 8, Records: 1 << 16, Layers: 1})
+			noErr(t, err)
+			noErr(t, c.Close())
+		}
+		n.empty()
+		runtime.ReadMemStats(&after)
+		return (after.TotalAlloc - before.TotalAlloc) / uint64(times)
+	}
+	few := come(50)
+	n.on(func(ev transfer.Event) bool {
+		closed, over := ev.(transfer.SessionClosed)
+		if over {
+			n.SessionOrphaned(transfer.SessionOrphaned{Session: closed.Session})
+		}
+		return over
+	})
+	come(1000)
+	n.on(nil)
+	if many := come(50); many > few*3/2 {
+		t.Errorf("a session takes %d bytes while 1000 lie behind, %d while none does", many, few)
+	}
+}
+
 // TestLeftBehindAtTheEnd: a server that closes gives all of it back; the leak gate looks.
 func TestLeftBehindAtTheEnd(t *testing.T) {
 	n := start(t, nil)

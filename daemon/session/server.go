@@ -44,6 +44,7 @@ type Server struct {
 	closed    bool
 
 	sessions atomic.Pointer[table] // replaced, never changed
+	orphans  sync.Map              // *session by id: ended ones of which only memory is left. There may be many more than open ones
 	unrung   []*session            // sessions with completions since the last Ring; only the driver uses it
 
 	stop    chan struct{}  // closed by Close
@@ -57,12 +58,10 @@ type Server struct {
 	busy    *poller        // nil: "event"
 }
 
-// table holds all sessions.
+// table holds all sessions, except those of which only memory is left.
 type table struct {
 	byID map[transfer.SessionID]*session
 	list []*session // in the order in which they came
-
-	orphans []*session // ended sessions of which only memory is left
 }
 
 // New returns a server that serves nobody until Serve. End it with Close.
@@ -155,27 +154,22 @@ func (v *Server) Serve(l net.Listener) error {
 }
 
 // find returns the session, or nil when it is gone.
-func (v *Server) find(id transfer.SessionID) *session { return v.sessions.Load().byID[id] }
+func (v *Server) find(id transfer.SessionID) *session {
+	s := v.sessions.Load().byID[id]
+	if s == nil {
+		if orphan, ok := v.orphans.Load(id); ok {
+			s = orphan.(*session)
+		}
+	}
+	return s
+}
 
 // all returns the sessions; the slice is never changed.
 func (v *Server) all() []*session { return v.sessions.Load().list }
 
-// change replaces the table of sessions: it adds add, removes remove, and keeps orphan, of which only memory is left.
-// The caller holds mu.
-func (v *Server) change(add, remove, orphan *session) {
+// change replaces the table of sessions: it adds add and removes remove. The caller holds mu.
+func (v *Server) change(add, remove *session) {
 	next := &table{byID: map[transfer.SessionID]*session{}}
-	for _, s := range v.sessions.Load().orphans {
-		if s != remove {
-			next.orphans = append(next.orphans, s)
-		}
-	}
-	if orphan != nil {
-		orphan.ended = time.Now()
-		next.orphans = append(next.orphans, orphan)
-	}
-	for _, s := range next.orphans {
-		next.byID[s.id] = s
-	}
 	for _, s := range v.all() {
 		if s != remove {
 			next.list = append(next.list, s)

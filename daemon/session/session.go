@@ -116,7 +116,7 @@ type session struct {
 	keep     transfer.SessionOrphaned // set before orphaned is closed
 	over     chan struct{}            // everything is unmapped and closed, except what the dead leave behind
 	parted   chan struct{}            // nobody needs the connection any more
-	ended    time.Time                // when only memory was left; under the table's lock
+	ended    time.Time                // when only memory was left
 }
 
 // counters are read by Sessions while others count.
@@ -346,9 +346,12 @@ func (v *Server) leave(s *session) {
 }
 
 func (v *Server) forget(s *session) {
+	if _, orphan := v.orphans.LoadAndDelete(s.id); orphan {
+		return
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.change(nil, s, nil)
+	v.change(nil, s)
 }
 
 // SessionDrained says that nothing touches the session's memory any more. The memory is unmapped now, and the client's
