@@ -198,7 +198,7 @@ func (v *Server) replace(h *ring.Hello, who identity) error {
 // Unavailable: then the client may ask the next daemon for it.
 func (v *Server) forgo(h *ring.Hello, err error) {
 	if id := transfer.SessionID(h.Session); uint32(id>>32) == v.cfg.Epoch && causeOf(err).Reason != transfer.Unavailable {
-		v.state.drop(id)
+		v.state.forgo(back(h))
 		v.saveState()
 	}
 }

@@ -611,3 +611,30 @@ func TestAPlaceThatNobodyTakesIsNotAwaited(t *testing.T) {
 		l.forgets(fmt.Sprintf(`"session":%d,`, c.Welcome.Session))
 	}
 }
+
+// TestAPlaceIsNotAnothersToGiveUp: who is refused ends no session by naming it, not even one that is opened meanwhile: names can be guessed.
+func TestAPlaceIsNotAnothersToGiveUp(t *testing.T) {
+	l := newLives(t)
+	n := l.start(nil)
+	o := worker("e", "i", 0)
+	c := n.dial(o)
+	rings := n.Usage().Rings
+	o = again(o, c)
+	o.Session, o.Secret = c.Welcome.Session+1, [32]byte{1}
+	refused := make(chan error, 1)
+	go func() {
+		_, err := sessiontest.Dial(n.path, o)
+		refused <- err
+	}()
+	eventually(t, func() bool { return n.Usage().Rings > rings }, "rings take %d bytes", func() uint64 { return n.Usage().Rings })
+	honest := n.dial(worker("honest", "i", 0)) // while the other waits whether its rank becomes free
+	if honest.Welcome.Session != o.Session {
+		t.Fatalf("the session is %#x, not %#x: this test shows nothing", honest.Welcome.Session, o.Session)
+	}
+	says(t, <-refused, transfer.Busy, "has a session already")
+	l.kill(n)
+	n = l.start(nil)
+	if back := n.said(n.dial(again(worker("honest", "i", 0), honest))); !back.Resumed {
+		t.Errorf("the session that was named comes back as %+v", back)
+	}
+}

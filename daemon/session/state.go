@@ -73,6 +73,11 @@ func (st *state) drop(id transfer.SessionID) {
 	st.change(func(r *roster.Roster) bool { return r.Drop(id) })
 }
 
+// forgo forgets the session that a client has given up, if it is the client's.
+func (st *state) forgo(back roster.Return) {
+	st.change(func(r *roster.Roster) bool { return r.Forgo(back) })
+}
+
 // giveUp forgets whoever is not back by now.
 func (st *state) giveUp() { st.change((*roster.Roster).GiveUp) }
 

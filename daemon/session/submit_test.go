@@ -579,7 +579,10 @@ func TestPublishedBeforeDeathWhileTheMachineIsBusy(t *testing.T) {
 	const published, each, long = 60, 400000, 100 * time.Millisecond // more than a client that is gone waits for what has to be released
 	var handled sync.WaitGroup
 	n := start(t, func(c *session.Config) {
-		c.After = func(f func()) { handled.Go(func() { time.Sleep(long); f() }) }
+		c.After = func(f func()) {
+			handled.Add(1)
+			time.AfterFunc(long, func() { defer handled.Done(); f() })
+		}
 	})
 	c := n.dial(sessiontest.Options{})
 	n.publishes(c, 1, published, &transfer.OfferOp{Key: []byte("key"), Token: token, Consumers: 1, Blocks: []layout.BlockList{

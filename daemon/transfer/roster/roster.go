@@ -199,6 +199,13 @@ func (r *Roster) Drop(id transfer.SessionID) bool {
 	return ok
 }
 
+// Forgo forgets the session that a client has given up. It says whether there was one that is the client's: another's
+// name can be guessed.
+func (r *Roster) Forgo(back Return) bool {
+	s := r.all[back.ID]
+	return s.hasSecret(back) && r.Drop(back.ID)
+}
+
 // Away lists the sessions that are not back yet, in the order in which they were opened.
 func (r *Roster) Away() []Session {
 	var out []Session
