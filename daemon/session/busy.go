@@ -84,7 +84,7 @@ func (p *poller) visit() bool {
 		}
 		n, stalled := 0, false
 		if !s.stopped && s.sq.Pending() {
-			n, stalled = s.pumpLocked()
+			n, _, stalled = s.pumpLocked()
 		}
 		s.in.Unlock()
 		if n > 0 || stalled {

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/kvpipe/kvpipe/daemon/ring"
 	"github.com/kvpipe/kvpipe/daemon/session"
 	"github.com/kvpipe/kvpipe/daemon/session/sessiontest"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
@@ -51,5 +52,28 @@ func TestCreditsFoundByThePoller(t *testing.T) {
 	n.Visit()
 	if !n.Stalls(id) || count[transfer.CreditsReturned](n) != 1 {
 		t.Errorf("stalls: %v; credits are back %d times, want once", n.Stalls(id), count[transfer.CreditsReturned](n))
+	}
+}
+
+// TestATurnEndsWithARefusal: a client whose long records are refused, of which it may submit any number, holds up others by no more than one of
+// them in each round of the poller. All of them are answered.
+func TestATurnEndsWithARefusal(t *testing.T) {
+	n := start(t, nil)
+	const published, long = 20, 16 << 20
+	c := n.dial(sessiontest.Options{SQ: 64, Records: long})
+	for user := range uint64(published) {
+		c.Rings.SubmitRaw(ring.SQE{UserData: user + 1, Op: ring.OpNop, RecLen: long}) // all in the same place
+	}
+	for round := range uint32(3) {
+		n.Visit()
+		if read := n.Sessions()[0].SQHead; read != round+1 {
+			t.Fatalf("after %d rounds %d are read", round+1, read)
+		}
+	}
+	noErr(t, c.Wake())
+	for range published {
+		if done, err := c.Wait(); err != nil || transfer.Reason(done.Reason) != transfer.Invalid {
+			t.Fatalf("%+v, %v", done, err)
+		}
 	}
 }

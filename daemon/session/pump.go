@@ -14,7 +14,9 @@ import (
 // unreleased operations together are fewer than those further entries. So the ring never overflows, and a client that
 // collects nothing finds its submission queue full. Nor is one read for which there is no room: see load.go.
 
-// batch is how many submissions one turn reads, so that many sessions share a poller fairly.
+// batch is how many submissions one turn reads, so that many sessions share a poller fairly. What is passed on is bounded
+// by room. But a record of 64 MiB, or of a few bytes for a million block ids, costs as much if it is refused, and nothing
+// bounds how many are. So a turn ends after one.
 const batch = 64
 
 // read is the session's reader goroutine: it sleeps until the client rings.
@@ -33,14 +35,14 @@ func (s *session) read() {
 		}
 		s.count.wakeups.Add(1)
 		for {
-			n, stalled := s.pump()
+			_, full, stalled := s.pump()
 			if stalled && !s.waitResume() {
 				return
 			}
 			if s.takesNone() {
 				return // awake would now say true each time, until the eventfd is closed
 			}
-			if n < batch && !stalled {
+			if !full && !stalled {
 				break
 			}
 		}
@@ -81,46 +83,58 @@ func (s *session) waitResume() bool {
 	}
 }
 
-// pump reads up to batch submissions and returns how many. stalled means that the next one has to wait until completions
-// are consumed, or operations released.
-func (s *session) pump() (n int, stalled bool) {
+// pump reads up to batch submissions and returns how many. full means that there may be more. stalled means that the
+// next one has to wait until completions are consumed, or operations released.
+func (s *session) pump() (n int, full, stalled bool) {
 	s.in.Lock()
-	n, stalled = s.pumpLocked()
+	n, full, stalled = s.pumpLocked()
 	s.in.Unlock()
 	if n > 0 || stalled {
 		s.srv.cfg.Flush()
 	}
-	return n, stalled
+	return n, full, stalled
 }
 
-func (s *session) pumpLocked() (n int, stalled bool) {
+func (s *session) pumpLocked() (n int, full, stalled bool) {
 	var e ring.SQE
 	for ; n < batch && !s.stopped; n++ {
 		ok, err := s.sq.Next(&e)
 		if err != nil {
 			s.violated(err)
-			return n, false
+			return n, false, false
 		}
 		if !ok {
-			return n, false
+			return n, false, false
 		}
-		later := !s.admissible()
-		if !later {
-			if later, err = s.submit(&e); err != nil {
+		did := later
+		if s.admissible() {
+			if did, err = s.submit(&e); err != nil {
 				s.violated(err)
-				return n, false
+				return n, false, false
 			}
 		}
-		if later {
+		if did == later {
 			s.waiting.Store(int64(s.srv.age()))
 			s.stalled.Store(true)
 			s.srv.look()
-			return n, true
+			return n, false, true
 		}
 		s.sq.Advance()
+		if did == refused && e.RecLen > 0 {
+			return n + 1, true, false
+		}
 	}
-	return n, false
+	return n, !s.stopped, false
 }
+
+// outcome is what was done with a submission.
+type outcome uint8
+
+const (
+	passed  outcome = iota // on to the machine; or it was a NOP
+	refused                // and answered
+	later                  // nothing: it has to wait until others are released, and was not looked at
+)
 
 // readOut reads what a client that is gone, or leaves, had published, even if it no longer rang: to its caller, that
 // was submitted. It reads no more than a full queue, since a forked child may go on writing. Completions that the
@@ -137,8 +151,8 @@ func (s *session) readOut() {
 	s.giveBack(credits)
 	waited := time.Duration(0)
 	for left := int(s.geometry.SQ); left > 0; {
-		n, stalled := s.pump()
-		if n < batch && !stalled {
+		n, full, stalled := s.pump()
+		if !full && !stalled {
 			return
 		}
 		left -= n
@@ -193,16 +207,15 @@ func (s *session) admissible() bool {
 	return s.cq.Outstanding()+s.running() < s.reserve
 }
 
-// submit passes one submission on, or refuses it. later: it has to wait until others are released, and was not looked at.
-// An error is a breach of the protocol.
-func (s *session) submit(e *ring.SQE) (later bool, err error) {
+// submit passes one submission on, or refuses it, unless it has to wait. An error is a breach of the protocol.
+func (s *session) submit(e *ring.SQE) (did outcome, err error) {
 	if e.UserData == 0 || e.UserData>>63 != 0 {
-		return false, fmt.Errorf("submission %d: user_data is %#x: must not be 0 nor have its top bit set", s.sq.Head(), e.UserData)
+		return refused, fmt.Errorf("submission %d: user_data is %#x: must not be 0 nor have its top bit set", s.sq.Head(), e.UserData)
 	}
 	rec := s.record[:0]
 	if e.RecLen > 0 {
 		if rec, err = s.sq.Record(s.record, e.RecOff, e.RecLen); err != nil {
-			return false, fmt.Errorf("submission %d: %w", s.sq.Head(), err)
+			return refused, fmt.Errorf("submission %d: %w", s.sq.Head(), err)
 		}
 		if s.record = rec; cap(rec) > 1<<16 {
 			s.record = nil // large ones are rare
@@ -216,7 +229,7 @@ func (s *session) submit(e *ring.SQE) (later bool, err error) {
 	s.mu.Lock()
 	if s.next = takes; !s.room() {
 		s.mu.Unlock()
-		return true, nil
+		return later, nil
 	}
 	s.next = load{}
 	s.count.submissions.Add(1)
@@ -225,12 +238,15 @@ func (s *session) submit(e *ring.SQE) (later bool, err error) {
 	}
 	if _, breach := err.(*breach); breach {
 		s.mu.Unlock()
-		return false, err
+		return refused, err
 	}
 	if err != nil || op == nil {
+		if err != nil {
+			did = refused
+		}
 		err = s.answerSelf(e, causeOf(err))
 		s.mu.Unlock()
-		return false, err
+		return did, err
 	}
 	if s.scarce() {
 		s.collect(s.srv.cfg.Queue) // first, so that the machine does not refuse for want of credits that were given back
@@ -243,7 +259,7 @@ func (s *session) submit(e *ring.SQE) (later bool, err error) {
 	s.srv.cfg.Queue(transfer.Submit{Session: s.id, UserData: e.UserData, Tag: e.Tag, Op: op})
 	s.outdated.mu.Unlock()
 	s.ahead.passed(takes.work(), s.srv.cfg.After)
-	return false, nil
+	return passed, nil
 }
 
 // scarce reports whether the machine may soon lack credits that the client has already given back; an operation takes
