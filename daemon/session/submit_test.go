@@ -595,6 +595,20 @@ func TestPublishedBeforeDeathWhileTheMachineIsBusy(t *testing.T) {
 	handled.Wait()
 }
 
+// TestWhoIsGoneIsNotReadForEver: what never finds room, because nothing of before is released, holds up the end of no session for longer than
+// some seconds.
+func TestWhoIsGoneIsNotReadForEver(t *testing.T) {
+	const limit, each, most, published = 1000, 400, 3, 20
+	n := start(t, func(c *session.Config) { c.Limits.BlockIDs = limit })
+	busy(n)
+	c := n.dial(sessiontest.Options{})
+	n.publishes(c, 1, published, &transfer.OfferOp{Key: []byte("key"), Token: token, Consumers: 1, Blocks: []layout.BlockList{{NTokens: 1, IDs: make([]uint32, each)}}})
+	n.dies(c)
+	if got := count[transfer.Submit](n); got != most {
+		t.Errorf("%d are submitted, want %d", got, most)
+	}
+}
+
 // TestCreditsOfTheDead: the machine has all credits of a client back that died with completions uncollected, before it gets what that had still
 // published, and the credit of each later completion at once: it refuses nothing for want of them.
 func TestCreditsOfTheDead(t *testing.T) {
