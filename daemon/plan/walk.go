@@ -6,16 +6,23 @@ import (
 )
 
 // Src appends the source runs of slice i to dst, in stream order, with adjacent runs merged.
-func (p *Plan) Src(i int, dst []Run) []Run {
-	w := walk{at: atSrc, runs: dst}
-	w.part(p, i, 0, p.sliceBytes)
+func (p *Plan) Src(i int, dst []Run) []Run { return p.SrcFrom(i, 0, math.MaxInt, dst) }
+
+// SrcFrom is Src without the first skip bytes of the slice, and ends early when it has appended most runs. A slice of
+// single bytes has a million.
+func (p *Plan) SrcFrom(i int, skip uint64, most int, dst []Run) []Run {
+	w := walk{at: atSrc, most: most, runs: dst}
+	w.part(p, i, skip, p.sliceBytes)
 	return w.runs
 }
 
 // Dst appends the destination runs of slice i to dst, in stream order, with adjacent runs merged.
-func (p *Plan) Dst(i int, dst []Run) []Run {
-	w := walk{at: atDst, runs: dst}
-	w.part(p, i, 0, p.sliceBytes)
+func (p *Plan) Dst(i int, dst []Run) []Run { return p.DstFrom(i, 0, math.MaxInt, dst) }
+
+// DstFrom is to Dst what SrcFrom is to Src.
+func (p *Plan) DstFrom(i int, skip uint64, most int, dst []Run) []Run {
+	w := walk{at: atDst, most: most, runs: dst}
+	w.part(p, i, skip, p.sliceBytes)
 	return w.runs
 }
 
@@ -32,8 +39,7 @@ func (p *Plan) Pairs(i int, dst []PairRun) []PairRun {
 	return p.PairsFrom(i, 0, math.MaxInt, dst)
 }
 
-// PairsFrom is Pairs without the first skip bytes of the slice, and ends early when it has appended most runs. A slice
-// of single bytes has a million.
+// PairsFrom is to Pairs what SrcFrom is to Src.
 func (p *Plan) PairsFrom(i int, skip uint64, most int, dst []PairRun) []PairRun {
 	w := walk{at: atBoth, most: most, pairs: dst}
 	w.part(p, i, skip, p.sliceBytes)
@@ -47,7 +53,7 @@ type walk struct {
 	runs  []Run
 	pairs []PairRun
 	from  int     // runs or pairs before this index are the caller's
-	most  int     // pairs to collect
+	most  int     // runs or pairs to collect
 	pair  PairRun // ranks and regions of the current unit
 	whole bool    // a span of the current unit is one piece
 }
@@ -229,4 +235,7 @@ func (w *walk) run(r Run) {
 		}
 	}
 	w.runs = append(w.runs, r)
+	if len(w.runs)-w.from == w.most {
+		w.left = 0
+	}
 }

@@ -26,10 +26,10 @@ func Gone(side string, r plan.Run) transfer.Cause {
 	return transfer.Cause{Reason: transfer.Unavailable, Text: fmt.Sprintf("%s region %#x of rank %d is gone", side, uint64(r.Region), r.Rank)}
 }
 
-// KeptRuns is the most runs of a slice for which who moves it keeps room. A slice of blocks of 64 bytes has half as many;
-// one of blocks of a byte has a million, and a client that makes one would cost both ends of each link up to a hundred
-// MiB for ever.
-const KeptRuns = 32 << 10
+// AtATime is how many runs of a slice are looked up and then moved, before the next ones are. Hardly any slice has more:
+// one of blocks of 64 bytes has as many. One of blocks of a byte has a million; most of its time would go into memory
+// for them, and a client that makes one would cost both ends of each link a hundred MiB.
+const AtATime = 16 << 10
 
 // Job is one slice to move (at the producer's end), or a whole segment to accept (at the consumer's end, where
 // Key.Slice and Key.Attempt are unused).

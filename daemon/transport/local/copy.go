@@ -111,7 +111,7 @@ func (w *worker) flush() {
 	w.wake()
 }
 
-// copier copies slices. It keeps its buffers, of atATime runs at most. For one goroutine.
+// copier copies slices. It keeps its buffers, of transport.AtATime runs at most. For one goroutine.
 type copier struct {
 	pairs []plan.PairRun
 	runs  []blockcopy.Run
@@ -138,10 +138,6 @@ func (c *copier) copy(tk *task) (n uint64, sent, landed transfer.Cause, inside b
 	}
 	return n, sent, landed, true
 }
-
-// atATime is how many runs of a slice are looked up and then copied, before the next ones are. Hardly any slice has
-// more. A slice of single bytes has a million, and most of its time would go into memory for them.
-const atATime = transport.KeptRuns / 2
 
 // move copies a slice. It returns the bytes copied, the outcome for each end, and whether *stop ended it.
 func (c *copier) move(of *plan.Plan, slice int, from, to transport.Memory, stop *atomic.Bool) (n uint64, sent, landed transfer.Cause, stopped bool) {
@@ -196,7 +192,7 @@ func (t *Transport) spot(of *plan.Plan, slice int, to transport.Memory) int {
 // resolve finds the memory of a slice's next runs, from byte at on. It looks up successive runs of the same two regions
 // at once: with small blocks, a look-up for each run took a twentieth of a copy's time.
 func (c *copier) resolve(of *plan.Plan, slice int, at uint64, from, to transport.Memory) (sent, landed transfer.Cause, ok bool) {
-	c.pairs = of.PairsFrom(slice, at, atATime, c.pairs[:0])
+	c.pairs = of.PairsFrom(slice, at, transport.AtATime, c.pairs[:0])
 	for rest := c.pairs; len(rest) > 0; {
 		src, dst, n := hulls(rest)
 		s, ok := from.Src(src)

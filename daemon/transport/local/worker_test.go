@@ -174,8 +174,8 @@ func TestTinyBlocksNeedNoLargeBuffers(t *testing.T) {
 		if got := d.causes[len(d.causes)-1]; got.Reason != want {
 			t.Fatalf("%s: %+v", what, got)
 		}
-		if n := max(cap(d.pairs), cap(d.runs)); n > transport.KeptRuns {
-			t.Errorf("%s: the worker keeps room for %d runs, want %d at most", what, n, transport.KeptRuns)
+		if n := max(cap(d.pairs), cap(d.runs)); n > 2*transport.AtATime {
+			t.Errorf("%s: the worker keeps room for %d runs, want %d at most", what, n, 2*transport.AtATime)
 		}
 	}
 	check("copied", transfer.OK)

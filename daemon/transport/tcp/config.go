@@ -28,7 +28,8 @@ type Config struct {
 	// all.
 	Spin time.Duration
 	// Staged is the average run length in bytes below which a slice of a plain link is gathered into a buffer, instead
-	// of being named to the kernel run by run. 0: DefaultStaged; negative: never.
+	// of being named to the kernel run by run. 0: DefaultStaged; negative: none is, unless it has more runs than are
+	// looked up at a time.
 	Staged int
 	// Threads is how many goroutines of links may each keep a thread, to wait with or to stay near their memory. Those
 	// of plain links that get none wait together, without a thread. 0: DefaultThreads; negative: none.

@@ -7,11 +7,23 @@ import (
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
-// pieces turns the runs of a slice into memory. It keeps its buffers, unless they are large.
+// pieces turns the runs of a slice into memory, transport.AtATime of them at a time. It keeps its buffers.
 type pieces struct {
 	runs []plan.Run
 	iov  []sys.Iovec
+	at   uint64 // bytes of the slice that were turned into memory
 }
+
+// look appends the memory of the next runs of slice i to p.iov. walk is the plan's SrcFrom or DstFrom.
+func (p *pieces) look(walk func(i int, skip uint64, most int, dst []plan.Run) []plan.Run, i int, find func(plan.Run) ([]byte, bool), side string) transfer.Cause {
+	p.runs = walk(i, p.at, transport.AtATime, p.runs[:0])
+	return p.resolve(find, side)
+}
+
+// gone is why memory was not found when a part of a slice had been moved.
+type gone transfer.Cause
+
+func (e gone) Error() string { return e.Text }
 
 // resolve appends the memory of p.runs to p.iov, in pieces of at most 256 KiB. It looks up successive runs of one
 // region at once: with small blocks, a look-up for each run took a third of the time that a stream spends outside the
@@ -32,6 +44,7 @@ func (p *pieces) resolve(find func(plan.Run) ([]byte, bool), side string) transf
 		}
 		for _, r := range rest[:n] {
 			p.add(r.In(hull, b))
+			p.at += r.Len
 		}
 		rest = rest[n:]
 	}
@@ -46,18 +59,21 @@ func (p *pieces) add(b []byte) {
 	}
 }
 
-// forget drops the references to memory, so that no stale mapping looks alive, and large buffers.
-func (p *pieces) forget() {
+// drop drops the references to memory, so that no stale mapping looks alive.
+func (p *pieces) drop() {
 	clear(p.iov)
-	p.runs, p.iov = p.runs[:0], p.iov[:0]
-	if max(cap(p.runs), cap(p.iov)) > transport.KeptRuns {
-		*p = pieces{}
-	}
+	p.iov = p.iov[:0]
 }
 
-// small says whether length bytes in p.runs are better moved through a buffer.
+// forget makes ready for another slice.
+func (p *pieces) forget() {
+	p.drop()
+	p.at = 0
+}
+
+// small says whether length bytes in p.runs, and more runs to come, are better moved through a buffer.
 func (p *pieces) small(length uint32, staged int) bool {
-	return staged > 0 && int(length) < staged*len(p.runs)
+	return p.at < uint64(length) || staged > 0 && int(length) < staged*len(p.runs)
 }
 
 // zeros stand in for bytes that a frame promised and that cannot be sent.

@@ -187,15 +187,14 @@ const worthHolding = 256 << 10
 func (r *receiver) payload(seg *segment, h *header) (transfer.Cause, error) {
 	r.crc = h.flags&flagCRC != 0
 	r.sums.reset(0, int(h.length))
-	r.mem.runs = seg.job.Plan.Dst(int(h.slice), r.mem.runs[:0])
-	if cause := r.mem.resolve(seg.job.Mem.Dst, "destination"); cause.Reason != transfer.OK {
+	if cause := r.look(seg, h); cause.Reason != transfer.OK {
 		return cause, r.discard(h, 0)
 	}
 	spot := r.near.move(&r.mem, 0, h.length)
 	trailer := r.trailer[:h.trailerSize()]
 	var err error
 	if r.sock == nil || r.mem.small(h.length, r.staged) {
-		err = r.recvStaged(h, trailer)
+		err = r.recvStaged(seg, h, trailer)
 	} else {
 		err = r.recvDirect(h, trailer)
 	}
@@ -205,10 +204,18 @@ func (r *receiver) payload(seg *segment, h *header) (transfer.Cause, error) {
 	case errors.Is(err, errFault):
 		return transfer.Cause{Reason: transfer.Corrupt, Text: "destination " + errFault.Error()}, nil
 	case err != nil:
+		if lost, ok := errors.AsType[gone](err); ok {
+			return transfer.Cause(lost), nil
+		}
 		return transfer.Cause{}, err
 	}
 	r.near.seat.Moved(spot, uint64(h.length))
 	return r.verdict(trailer)
+}
+
+// look finds the memory of the slice's next runs.
+func (r *receiver) look(seg *segment, h *header) transfer.Cause {
+	return r.mem.look(seg.job.Plan.DstFrom, int(h.slice), seg.job.Mem.Dst, "destination")
 }
 
 // verdict reads the trailer and says whether the payload is good.

@@ -1,7 +1,7 @@
 package tcp
 
 import (
-	"github.com/kvpipe/kvpipe/daemon/transport"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
 	"github.com/kvpipe/kvpipe/internal/blockcopy"
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
@@ -9,10 +9,10 @@ import (
 // scatter is the buffer for the runs of one copy.
 type scatter struct{ runs []blockcopy.Run }
 
-// copy moves all of src to the front of iov and returns what remains of iov.
-func (c *scatter) copy(iov []sys.Iovec, src []byte) (rest []sys.Iovec, err error) {
+// copy moves src to the front of iov, as far as that goes, and returns what remains of both.
+func (c *scatter) copy(iov []sys.Iovec, src []byte) (rest []sys.Iovec, left []byte, err error) {
 	c.runs = c.runs[:0]
-	for len(src) > 0 {
+	for len(src) > 0 && len(iov) > 0 {
 		dst := iov[0].Bytes()
 		n := min(len(dst), len(src))
 		c.runs = append(c.runs, blockcopy.Run{Dst: dst[:n], Src: src[:n]})
@@ -21,15 +21,12 @@ func (c *scatter) copy(iov []sys.Iovec, src []byte) (rest []sys.Iovec, err error
 	}
 	_, err = blockcopy.CopyRuns(c.runs, nil)
 	clear(c.runs)
-	if cap(c.runs) > transport.KeptRuns {
-		c.runs = nil
-	}
-	return iov, err
+	return iov, src, err
 }
 
-// recvStaged reads into a buffer and copies from there, for the same reasons as sendStaged. When it returns errFenced
-// or errFault, the whole frame has been read.
-func (r *receiver) recvStaged(h *header, trailer []byte) error {
+// recvStaged reads into a buffer and copies from there, for the same reasons as sendStaged. When it returns errFenced,
+// errFault or gone, the whole frame has been read.
+func (r *receiver) recvStaged(seg *segment, h *header, trailer []byte) error {
 	rest, left := r.mem.iov, int(h.length)
 	buf := r.buffer()
 	for left > 0 {
@@ -42,7 +39,13 @@ func (r *receiver) recvStaged(h *header, trailer []byte) error {
 			return err
 		}
 		left -= n
-		if rest, err = r.place(rest, buf[:n]); err != nil {
+		if r.crc {
+			r.sums.add(buf[:n])
+		}
+		for b := buf[:n]; len(b) > 0 && err == nil; {
+			rest, b, err = r.place(seg, h, rest, b)
+		}
+		if err != nil {
 			r.ch.count.discarded.Add(uint64(n))
 			if e := r.discard(h, int(h.length)-left); e != nil {
 				return e
@@ -53,22 +56,31 @@ func (r *receiver) recvStaged(h *header, trailer []byte) error {
 	return r.read(trailer)
 }
 
-// place copies b to the front of iov.
-func (r *receiver) place(iov []sys.Iovec, b []byte) (rest []sys.Iovec, err error) {
-	if r.crc {
-		r.sums.add(b)
-	}
+// place copies b to the front of iov, as far as that goes, and returns what remains of both. If iov is empty, it looks up
+// the next runs.
+func (r *receiver) place(seg *segment, h *header, iov []sys.Iovec, b []byte) (rest []sys.Iovec, left []byte, err error) {
 	if !r.slice.Enter() {
-		return nil, errFenced
+		return nil, nil, errFenced
 	}
-	rest, err = r.scatter.copy(iov, b)
+	var cause transfer.Cause
+	if len(iov) == 0 {
+		r.mem.drop()
+		cause = r.look(seg, h)
+		iov = r.mem.iov
+	}
+	if cause.Reason == transfer.OK {
+		rest, left, err = r.scatter.copy(iov, b)
+	}
 	if !r.slice.Leave() {
-		return nil, errFenced
+		return nil, nil, errFenced
 	}
-	if err != nil {
-		return nil, errFault
+	switch {
+	case cause.Reason != transfer.OK:
+		return nil, nil, gone(cause)
+	case err != nil:
+		return nil, nil, errFault
 	}
-	return rest, nil
+	return rest, left, nil
 }
 
 // recvStep is how much is read before it is copied.

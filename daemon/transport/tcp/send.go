@@ -98,9 +98,8 @@ func (s *sender) send(tk *task) (int, error) {
 	h.encode(&s.head)
 	s.sums.reset(0, int(h.length))
 	defer s.mem.forget()
-	s.mem.runs = p.Src(int(key.Slice), s.mem.runs[:0])
 	s.mem.iov = append(s.mem.iov[:0], sys.MakeIovec(s.head[:]))
-	if cause := s.mem.resolve(tk.job.Mem.Src, "source"); cause.Reason != transfer.OK {
+	if cause := s.look(tk); cause.Reason != transfer.OK {
 		tk.cause = cause
 		return 0, nil
 	}
@@ -127,9 +126,18 @@ func (s *sender) send(tk *task) (int, error) {
 		tk.cause = transfer.Cause{Reason: transfer.Corrupt, Text: "source " + errFault.Error()}
 		return 0, nil
 	}
+	if lost, ok := errors.AsType[gone](err); ok {
+		tk.cause = transfer.Cause(lost)
+		return 0, nil
+	}
 	// The receiver accepts a frame only with its trailer, so one that was not sent whole has not arrived.
 	tk.cause = transfer.Cause{Reason: transfer.PeerGone, Text: "data link lost: " + err.Error()}
 	return 0, err
+}
+
+// look finds the memory of the slice's next runs.
+func (s *sender) look(tk *task) transfer.Cause {
+	return s.mem.look(tk.job.Plan.SrcFrom, int(tk.Key().Slice), tk.job.Mem.Src, "source")
 }
 
 // sendDirect names the blocks to the kernel. When it returns errFenced or errFault, the frame was either not begun, or
@@ -168,10 +176,10 @@ func (s *sender) active() *sums {
 }
 
 func status(err error) uint32 {
-	if errors.Is(err, errFault) {
-		return statusFault
+	if errors.Is(err, errFenced) {
+		return statusCancelled
 	}
-	return statusCancelled
+	return statusFault
 }
 
 // pad completes a frame of which moved bytes were sent. If none were, there is nothing to complete. If the payload went

@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"github.com/kvpipe/kvpipe/daemon/transfer"
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
@@ -13,15 +14,15 @@ func (s *sender) sendStaged(tk *task, h *header) error {
 	rest, left, moved := s.mem.iov[1:], int(h.length), 0
 	buf := append(s.stage[:0], s.head[:]...)
 	for left > 0 {
-		n := min(left, s.step())
 		var err error
-		if buf, rest, err = s.fetch(tk, buf, rest, n); err != nil {
+		at := len(buf)
+		if buf, rest, err = s.fetch(tk, buf, rest, min(left, s.step())); err != nil {
 			if e := s.pad(h, moved, status(err)); e != nil {
 				return e
 			}
 			return err
 		}
-		if left -= n; left == 0 {
+		if left -= len(buf) - at; left == 0 {
 			buf = appendTrailer(buf, statusWhole, s.sums.done)
 		}
 		if s.sock != nil {
@@ -37,17 +38,29 @@ func (s *sender) sendStaged(tk *task, h *header) error {
 	return nil
 }
 
-// fetch appends n bytes of the blocks to buf.
+// fetch appends bytes of the blocks to buf: n, or those of the last runs that were looked up. If iov is empty, it looks up
+// the next ones.
 func (s *sender) fetch(tk *task, buf []byte, iov []sys.Iovec, n int) (_ []byte, rest []sys.Iovec, err error) {
 	if !tk.Enter() {
 		return nil, nil, errFenced
 	}
+	var cause transfer.Cause
+	if len(iov) == 0 {
+		s.mem.drop()
+		cause = s.look(tk)
+		iov = s.mem.iov
+	}
 	at := len(buf)
-	buf, rest, err = gather(buf, iov, n)
+	if cause.Reason == transfer.OK {
+		buf, rest, err = gather(buf, iov, n)
+	}
 	if !tk.Leave() {
 		return nil, nil, errFenced
 	}
-	if err != nil {
+	switch {
+	case cause.Reason != transfer.OK:
+		return nil, nil, gone(cause)
+	case err != nil:
 		return nil, nil, errFault
 	}
 	if s.crc {

@@ -286,24 +286,3 @@ func TestAFrameIsCompleted(t *testing.T) {
 		}
 	}
 }
-
-// TestTinyBlocksLeaveNoLargeBuffers: a slice of very many runs costs the two ends of a link memory while it is moved, and not for ever.
-func TestTinyBlocksLeaveNoLargeBuffers(t *testing.T) {
-	shape := transporttest.Bytes(t, 1<<18)
-	mem := transporttest.NewMemory(t, shape.Src...)
-	var p pieces
-	p.runs = shape.Plan.Src(0, p.runs)
-	if cause := p.resolve(mem.Src, "source"); cause.Reason != transfer.OK || len(p.iov) != 1<<18 {
-		t.Fatalf("%d pieces of memory: %+v", len(p.iov), cause)
-	}
-	var c scatter
-	if rest, err := c.copy(p.iov, make([]byte, recvStep)); err != nil || len(rest) != 0 {
-		t.Fatalf("%d pieces left: %v", len(rest), err)
-	}
-	p.forget()
-	for what, n := range map[string]int{"runs": cap(p.runs), "pieces of memory": cap(p.iov), "copies": cap(c.runs)} {
-		if n > transport.KeptRuns {
-			t.Errorf("room for %d %s is kept, want %d at most", n, what, transport.KeptRuns)
-		}
-	}
-}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/kvpipe/kvpipe/daemon/layout"
 	"github.com/kvpipe/kvpipe/daemon/plan"
+	"github.com/kvpipe/kvpipe/daemon/transport"
 )
 
 // Shape is a plan, and how much memory each rank of its sides needs.
@@ -136,6 +137,8 @@ func Shapes(t testing.TB) []Shape {
 	state := geometry{layers: 2, blocks: 12, tokens: 1, heads: 1, total: 1, content: 100003, opaque: true, pad: pad}
 	long := geometry{layers: 1, blocks: 3, tokens: 4096, heads: 8, total: 8, content: 64, pad: pad}
 	one := big
+	single := Bytes(t, 5*transport.AtATime+3)
+	single.Name = "single bytes"
 	return []Shape{
 		shape(t, "whole blocks of 64 KiB", 0, false, []side{{big, list(r, big, 0, 640)}}, []side{{big, list(r, big, 0, 640)}}),
 		shape(t, "a slice that ends within a block", 100001, false, []side{{big, list(r, big, 0, 640)}}, []side{{big, list(r, big, 0, 640)}}),
@@ -146,6 +149,7 @@ func Shapes(t testing.TB) []Shape {
 		shape(t, "layer by layer", 200000, true, []side{{deep, list(r, deep, 0, 160)}}, []side{{deep, list(r, deep, 0, 160)}}),
 		shape(t, "opaque blocks", 0, false, []side{{state, list(r, state, 0, 7)}}, []side{{state, list(r, state, 0, 7)}}),
 		shape(t, "long runs", 8<<20, false, []side{{long, list(r, long, 0, 3*4096)}}, []side{{long, list(r, long, 0, 3*4096)}}),
+		single,
 		shape(t, "one small block", 0, false, []side{{one, list(r, one, 3, 1)}}, []side{{one, list(r, one, 3, 1)}}),
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/daemon/transport"
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
@@ -118,8 +119,8 @@ func beyondPlan(t *testing.T, p *Pair) {
 }
 
 func regionsGone(t *testing.T, p *Pair) {
-	for _, size := range []int{8 << 10, 64 << 10} { // small slices may take another path
-		h := p.begin(t, Blocks(t, 3, size, 0))
+	for _, s := range []Shape{Blocks(t, 3, 8<<10, 0), Blocks(t, 3, 64<<10, 0), Bytes(t, 2*transport.AtATime)} { // small slices may take another path
+		h := p.begin(t, s)
 		h.expect()
 		h.src.gone.Store(true)
 		h.post(0, 0)
@@ -134,7 +135,7 @@ func regionsGone(t *testing.T, p *Pair) {
 }
 
 func faults(t *testing.T, p *Pair) {
-	for _, s := range []Shape{Blocks(t, 3, 8<<10, 0), Blocks(t, 40, 64<<10, 0), Blocks(t, 2000, 128, 0)} {
+	for _, s := range []Shape{Blocks(t, 3, 8<<10, 0), Blocks(t, 40, 64<<10, 0), Blocks(t, 2000, 128, 0), Bytes(t, 2*transport.AtATime)} {
 		h := p.begin(t, s)
 		h.src.Fill(1)
 		h.expect()
