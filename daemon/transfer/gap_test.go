@@ -107,3 +107,45 @@ func TestPipesThatLingerAreCounted(t *testing.T) {
 	e.pass(3e9)
 	e.runs(e.submit(2, next))
 }
+
+// TestAnOwnersPipesThatLingerAreCounted: engines' names are free, and sessions that are over count against no limit of sessions. So no more
+// pipes and lookup buffers of an owner linger than may be of one engine, and its next sender is refused; not its receivers, nor other owners.
+func TestAnOwnersPipesThatLingerAreCounted(t *testing.T) {
+	e := newEnds(t, func(c *transfer.Config) { c.MaxPipes = 2 })
+	of := func(id transfer.SessionID, engine, owner string, op *transfer.BindOp) uint64 {
+		e.step(transfer.SessionOpened{Session: id, Engine: engine, Owner: owner, Role: transfer.Endpoint, Credits: 1000})
+		e.step(transfer.LayoutSet{Session: id, Layout: arena(t, 1024)})
+		return e.submit(id, op)
+	}
+	closed := func(id transfer.SessionID) {
+		e.step(transfer.SessionClosed{Session: id, Cause: transfer.Cause{Reason: transfer.Closed, Text: "closed"}})
+	}
+	insert := func(id transfer.SessionID, target uint64) {
+		e.runs(e.submit(id, &transfer.PutOp{Target: target, Form: transfer.MatchAny, Bytes: 300, Blocks: blocksOf(0, 300)}))
+	}
+	e.put(1, of(1, "first", "o", &transfer.BindOp{Kind: transfer.BindSend, Name: "p", Capacity: 1 << 20, Linger: 2e9}), 0, 300, "a")
+	closed(1)
+	insert(2, of(2, "second", "o", &transfer.BindOp{Kind: transfer.BindOwn, Name: "b", Capacity: 1 << 20, Linger: 4e9}))
+	closed(2)
+	const says = "this user and cgroup has 2 pipes and lookup buffers that linger, of all its engines, the limit is limits.pipes = 2: " +
+		"receive what is in some, wait until their linger is over, or raise that"
+	next := &transfer.BindOp{Kind: transfer.BindSend, Name: "q", Capacity: 1 << 20}
+	own := &transfer.BindOp{Kind: transfer.BindOwn, Name: "c", Capacity: 1 << 20}
+	e.is(of(3, "third", "o", next), transfer.Failed, transfer.Quota, says)
+	e.is(e.submit(3, own), transfer.Failed, transfer.Quota, says)
+	e.runs(of(4, "third", "another", next))
+
+	rx := of(5, "third", "o", &transfer.BindOp{Kind: transfer.BindRecv, Name: "p"})
+	e.isDone(e.get(5, rx, 0, 0, 300)) // all that was in one
+	closed(5)
+	empty := e.submit(3, &transfer.BindOp{Kind: transfer.BindOwn, Name: "r", Capacity: 1 << 20})
+	e.runs(empty)
+	closed(3) // it leaves nothing
+	third := of(6, "fourth", "o", own)
+	insert(6, third)
+	e.step(transfer.SessionClosed{Session: 6, Cause: transfer.Cause{Reason: transfer.PeerGone, Text: "died"}})
+	last := &transfer.BindOp{Kind: transfer.BindSend, Name: "r", Capacity: 1 << 20}
+	e.is(of(7, "fifth", "o", last), transfer.Failed, transfer.Quota, says)
+	e.pass(5e9) // the linger of one is over
+	e.runs(e.submit(7, last))
+}

@@ -34,14 +34,15 @@ type Machine struct {
 	takeNames map[takeName]*take
 	keyOps    map[uint64]*keyOp
 
-	places   map[placeName]*place // pipes and lookup buffers
-	binds    map[engineKey]int    // number of ends of each engine
-	unheard  map[string]int       // number of pipes of each owner whose end nobody has heard
-	bound    map[*bind]struct{}
-	seekers  map[Leg]*seeker // gets of other nodes
-	doubts   map[doubtName]*seeker
-	unbinds  map[uint64]*unbind // closed ends of which a home has to hear
-	lastSeek uint64
+	places    map[placeName]*place // pipes and lookup buffers
+	binds     map[engineKey]int    // number of ends of each engine
+	lingering map[string]int       // number of homes of each owner that outlive their sessions
+	unheard   map[string]int       // number of pipes of each owner whose end nobody has heard
+	bound     map[*bind]struct{}
+	seekers   map[Leg]*seeker // gets of other nodes
+	doubts    map[doubtName]*seeker
+	unbinds   map[uint64]*unbind // closed ends of which a home has to hear
+	lastSeek  uint64
 
 	peers   map[string]*peer
 	routes  map[string]*route
@@ -69,6 +70,7 @@ func New(cfg Config) *Machine {
 		keyOps:    map[uint64]*keyOp{},
 		places:    map[placeName]*place{},
 		binds:     map[engineKey]int{},
+		lingering: map[string]int{},
 		unheard:   map[string]int{},
 		bound:     map[*bind]struct{}{},
 		seekers:   map[Leg]*seeker{},
