@@ -136,6 +136,9 @@ func (c *Client) Progress(v uint64) (wake bool) {
 // WaitedFor returns the progress that the daemon waits for, or 0.
 func (c *Client) WaitedFor() uint64 { return c.wait.Load() }
 
+// Asleep reports whether the daemon wants to be rung before it reads what is submitted next.
+func (c *Client) Asleep() bool { return c.wakeup.Load() != 0 }
+
 // Closed returns why the session ended, or 0 if it has not.
 func (c *Client) Closed() uint32 { return c.closed.Load() }
 

@@ -61,6 +61,7 @@ func TestATurnEndsWithARefusal(t *testing.T) {
 	n := start(t, nil)
 	const published, long = 20, 16 << 20
 	c := n.dial(sessiontest.Options{SQ: 64, Records: long})
+	eventually(t, c.Rings.Asleep, "asleep: %v", c.Rings.Asleep) // so that only visits read
 	for user := range uint64(published) {
 		c.Rings.SubmitRaw(ring.SQE{UserData: user + 1, Op: ring.OpNop, RecLen: long}) // all in the same place
 	}
