@@ -28,8 +28,11 @@ const (
 )
 
 // forbidden is the key in pace under which clients rest that name an address and are refused it. It says nothing of who
-// is there: a node that is configured with that address is dialed all the same.
-func forbidden(addr string) string { return "forbidden " + addr }
+// is there: a node that is configured with that address is dialed all the same. No address that can be dialed ends so,
+// whatever clients name.
+func forbidden(addr string) string { return addr + notAllowed }
+
+const notAllowed = " forbidden"
 
 // paces returns what holds up the attempts at a target. The caller holds mu.
 func (m *Manager) paces(t target) (all []*backoff) {

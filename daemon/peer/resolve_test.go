@@ -122,6 +122,21 @@ func TestAHintOutsideAllowHoldsUpNobodyElse(t *testing.T) {
 	met(a, b)
 }
 
+// TestAnOddNameHoldsUpNobody: a client chooses its hints, and none of them is a word for something else here.
+func TestAnOddNameHoldsUpNobody(t *testing.T) {
+	cl := newCluster(t)
+	a, b := cl.node("a", nil), cl.node("b", nil)
+	for _, hint := range []string{"forbidden " + b.addr, b.addr + " forbidden"} {
+		a.Dial(hint)
+		wait(a, func(e transfer.DialFailed) bool { return e.Hint == hint })
+	}
+	a.Manager.mu.Lock()
+	if all := a.paces(target{addr: b.addr}); len(all) != 0 {
+		t.Errorf("those who name %s have to wait: %+v", b.addr, *all[0])
+	}
+	a.Manager.mu.Unlock()
+}
+
 // A long list is cut short: the error travels.
 func TestARefusalShowsSomeOfTheNetworks(t *testing.T) {
 	a := newCluster(t).node("a", nil)
