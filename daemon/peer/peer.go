@@ -7,9 +7,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -209,12 +211,13 @@ func (m *Manager) Close() {
 }
 
 // Reload replaces the names and networks that may be dialed. Open channels stay. An attempt that rests before it dials
-// goes to the node's new address.
+// goes to the node's new address, and one that rests because its address was forbidden is made at once.
 func (m *Manager) Reload(nodes map[string]string, allow []netip.Prefix) {
 	allow = unmapped(allow)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.nodes, m.allow = nodes, allow
+	maps.DeleteFunc(m.pace, func(key string, _ *backoff) bool { return strings.HasSuffix(key, notAllowed) })
 	close(m.reloaded)
 	m.reloaded = make(chan struct{})
 }

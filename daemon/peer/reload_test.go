@@ -44,3 +44,22 @@ func TestAPeerThatIsTakenOutIsNotDialed(t *testing.T) {
 		t.Errorf("%+v", failed)
 	}
 }
+
+// TestANetworkThatIsAllowedIsDialedAtOnce: refusals of before, for which clients rest, count no more once peers.allow
+// has the network.
+func TestANetworkThatIsAllowedIsDialedAtOnce(t *testing.T) {
+	c := newCluster(t)
+	a, b := c.node("a", nil), c.node("b", nil)
+	a.Reload(nil, prefixes("10.0.0.0/8"))
+	fails(t, a, b.addr, transfer.Denied, "peers.allow")
+	rests := func() *backoff { return a.pace[forbidden(b.addr)] }
+	a.Manager.mu.Lock()
+	if rests() == nil {
+		t.Fatal("a refused client does not rest")
+	}
+	rests().until = time.Now().Add(time.Hour)
+	a.Manager.mu.Unlock()
+	a.Dial(b.addr) // rests while peers.allow changes
+	a.Reload(nil, prefixes("127.0.0.0/8"))
+	wait(a, func(e transfer.PeerUp) bool { return e.Node == "b" && slices.Equal(e.Hints, []string{b.addr}) })
+}
