@@ -77,6 +77,34 @@ func TestALinkThatDoesNotBelongIsRefused(t *testing.T) {
 	wait[transfer.PeerMsg](a, nil)
 }
 
+// TestALinkThatComesLateReplacesNone: the dialing side gives up an attempt on a way that stands still, and opens the
+// link another way. What the first way still held may arrive after that: nobody is at its other end any more.
+func TestALinkThatComesLateReplacesNone(t *testing.T) {
+	cl := newCluster(t)
+	a := cl.node("a", nil)
+	ch := channelWithLinks(t, cl, a, false)
+	id := cl.identity("b")
+	open := func(serial uint32) (*raw, bool) {
+		r := rawDial(t, a.addr, id, alpnData)
+		return r, r.link(linkHello{epoch: ch.hello.Epoch, serial: serial}, ch.hello.LinkSecret)
+	}
+	good, ok := open(8)
+	if !ok {
+		t.Fatal("a link was refused")
+	}
+	late, _ := open(7)
+	late.closed()
+	a.until(func() bool { return len(a.links) > 0 })
+	if at := good.conn.LocalAddr().String(); len(a.links) != 1 || a.links[0].Conn.RemoteAddr().String() != at {
+		t.Errorf("%d links came up, want only the one from %s", len(a.links), at)
+	}
+	if _, ok := open(9); !ok {
+		t.Error("a later link was refused")
+	}
+	a.until(func() bool { return len(a.links) == 2 })
+	a.calm()
+}
+
 func must(b []byte, err error) []byte {
 	if err != nil {
 		panic(err)

@@ -93,7 +93,7 @@ func (m *Manager) acceptLink(s sides, head []byte, node string) error {
 		return fmt.Errorf("answer link hello: %w", err)
 	}
 	_ = s.tcp.SetDeadline(time.Time{})
-	c.linkUp(s.conn, s.tcp, int(h.index))
+	c.linkUp(s.conn, s.tcp, int(h.index), h.serial)
 	return nil
 }
 

@@ -36,6 +36,7 @@ type links struct {
 	told   []Address // this node's addresses, as the peer knows them
 	serial uint32    // dialing side: number of the last attempt
 	seen   window    // accepting side: the numbers that came
+	newest []uint32  // by index: the highest number that the link had
 	full   chan struct{}
 	filled bool // full is closed: all links came, or waiting is no use
 }
@@ -47,7 +48,7 @@ func (l *links) init(m *Manager, tcp net.Conn, h *peerpb.Hello) {
 	l.plain = l.why != ""
 	l.want = min(m.cfg.Streams, int(min(h.Streams, maxStreams)))
 	l.up, l.at, l.full = make([]*transport.Link, l.want), make([]ends, l.want), make(chan struct{})
-	l.aim = make([]ends, l.want)
+	l.aim, l.newest = make([]ends, l.want), make([]uint32, l.want)
 	l.moving = make([]bool, l.want)
 	l.theirs, _ = decodeAddresses(h.Addresses) // acceptable has checked them
 	l.complete()
@@ -65,12 +66,18 @@ func (l *links) count() int {
 	return n
 }
 
-// came notes that a link is up, and where it goes. It replaces an older link of the same index.
-func (l *links) came(link *transport.Link, at ends) {
+// came notes that a link is up, and where it goes. It replaces an older link of the same index. False: it is the older
+// one. The dialing side has given it up, perhaps because its way stood still, and what the way held came late.
+func (l *links) came(link *transport.Link, at ends, serial uint32) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if serial < l.newest[link.Index] {
+		return false
+	}
+	l.newest[link.Index] = serial
 	l.up[link.Index], l.at[link.Index], l.aim[link.Index] = link, at, at
 	l.complete()
+	return true
 }
 
 // complete checks whether all links are up. The caller holds mu.
@@ -176,7 +183,8 @@ func (c *channel) openLink(index int) error {
 // begin turns a connection into a link.
 func (c *channel) begin(ctx context.Context, tcp *net.TCPConn, index int) error {
 	stop := context.AfterFunc(ctx, func() { _ = tcp.SetDeadline(past) })
-	conn, err := c.prove(ctx, tcp, index)
+	serial := c.links.next()
+	conn, err := c.prove(ctx, tcp, index, serial)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
@@ -185,12 +193,12 @@ func (c *channel) begin(ctx context.Context, tcp *net.TCPConn, index int) error 
 		return err
 	}
 	_ = tcp.SetDeadline(time.Time{})
-	c.linkUp(conn, tcp, index)
+	c.linkUp(conn, tcp, index, serial)
 	return nil
 }
 
 // prove does the dialing side's part of opening a link.
-func (c *channel) prove(ctx context.Context, tcp *net.TCPConn, index int) (conn net.Conn, err error) {
+func (c *channel) prove(ctx context.Context, tcp *net.TCPConn, index int, serial uint32) (conn net.Conn, err error) {
 	conn = tcp
 	if !c.links.plain {
 		var node string
@@ -201,7 +209,7 @@ func (c *channel) prove(ctx context.Context, tcp *net.TCPConn, index int) (conn 
 			return nil, fmt.Errorf("certificate of node %q on a link of %q", node, c.node)
 		}
 	}
-	hello := linkHello{index: uint32(index), epoch: c.epoch, serial: c.links.next()}
+	hello := linkHello{index: uint32(index), epoch: c.epoch, serial: serial}
 	if _, err := conn.Write(hello.append(nil, c.secret)); err != nil {
 		return nil, err
 	}
@@ -215,8 +223,9 @@ func (c *channel) prove(ctx context.Context, tcp *net.TCPConn, index int) (conn 
 	return conn, nil
 }
 
-// linkUp hands a proven link to its user, which closes it. If the channel is over, linkUp closes the link itself.
-func (c *channel) linkUp(conn net.Conn, tcp *net.TCPConn, index int) {
+// linkUp hands a proven link to its user, which closes it. If the channel is over, or has a newer link in its place,
+// linkUp closes the link itself.
+func (c *channel) linkUp(conn net.Conn, tcp *net.TCPConn, index int, serial uint32) {
 	l := &transport.Link{Conn: conn, Peer: c.node, Epoch: c.epoch, Index: index, Here: c.links.here}
 	if conn == net.Conn(tcp) {
 		l.TCP = tcp
@@ -225,11 +234,10 @@ func (c *channel) linkUp(conn net.Conn, tcp *net.TCPConn, index int) {
 	c.watch(tcp)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.over {
+	if c.over || !c.links.came(l, endsOf(tcp), serial) {
 		_ = tcp.Close()
 		return
 	}
-	c.links.came(l, endsOf(tcp))
 	// Under the channel's lock, so that close cannot call LinksDown before it.
 	c.m.cfg.Links.LinkUp(l)
 }

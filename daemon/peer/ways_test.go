@@ -290,14 +290,14 @@ func TestAHelloWithImpossibleAddressesIsRefused(t *testing.T) {
 // TestALinkThatMovesIsShownWhereItIs, until its successor has taken its place; one whose move led nowhere stays where it is.
 func TestALinkThatMovesIsShownWhereItIs(t *testing.T) {
 	at := func(n byte) ends { return ends{nicAddress(n).IP, nicAddress(n + 10).IP} }
-	l := links{up: make([]*transport.Link, 1), at: make([]ends, 1), aim: make([]ends, 1), moving: make([]bool, 1), full: make(chan struct{})}
+	l := links{up: make([]*transport.Link, 1), at: make([]ends, 1), aim: make([]ends, 1), newest: make([]uint32, 1), moving: make([]bool, 1), full: make(chan struct{})}
 	shown := func(want byte) {
 		t.Helper()
 		if s := l.streams(); len(s) != 1 || s[0].Local != nicAddress(want).IP {
 			t.Errorf("the link is shown as %+v, want it on NIC %d", s, want)
 		}
 	}
-	l.came(&transport.Link{}, at(2))
+	l.came(&transport.Link{}, at(2), 2)
 	l.move(0, true)
 	l.aim[0] = at(3)
 	shown(2)
@@ -306,7 +306,7 @@ func TestALinkThatMovesIsShownWhereItIs(t *testing.T) {
 	}
 	l.move(0, true)
 	l.aim[0] = at(3)
-	l.came(&transport.Link{}, at(3))
+	l.came(&transport.Link{}, at(3), 3)
 	l.move(0, false)
 	shown(3)
 }
