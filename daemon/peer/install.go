@@ -9,8 +9,8 @@ import (
 // maxLost bounds the nodes whose last channel is remembered.
 const maxLost = 4096
 
-// install makes c the node's channel. Of two channels opened at the same time, the one dialed by the node whose name
-// sorts first stays. A node that has restarted, or knows that its old channel is over, always gets the new one.
+// install makes c the node's channel, unless another one stays. A node that has restarted, or knows that its old channel
+// is over, always gets the new one.
 func (m *Manager) install(c *channel, lostEpoch uint64) (err error) {
 	defer func() {
 		if err != nil {
@@ -43,13 +43,16 @@ func (m *Manager) install(c *channel, lostEpoch uint64) (err error) {
 	return nil
 }
 
-// keeps says whether old stays although c, a channel of the same two daemons, is there. With certificates a node knows
-// whom it has dialed and does not dial twice. When insecure, it finds out too late, so a channel that is up stays.
+// keeps says whether old stays although c, a channel of the same two daemons, is there. Of two channels opened at the
+// same time, the one dialed by the node whose name sorts first stays, if both were accepted before either side heard of
+// that. A channel that this node dialed stays in any case when the other side's Hello comes: that side said it before it
+// answered the Hello of old, and so has old too, perhaps with takes under way. With certificates a node knows whom it has
+// dialed and does not dial twice. When insecure, it finds out too late, so a channel that is up stays.
 func (m *Manager) keeps(old, c *channel) bool {
 	if m.cfg.Insecure && old.isUp() {
 		return true
 	}
-	return old.dialed != c.dialed && old.dialed == (m.cfg.Node < c.node)
+	return old.dialed != c.dialed && (old.dialed || m.cfg.Node > c.node)
 }
 
 // uninstall forgets c, which ended because of cause, if it is still the node's channel.

@@ -1,8 +1,12 @@
 package peer
 
 import (
+	"errors"
 	"fmt"
 	"testing"
+
+	"github.com/kvpipe/kvpipe/daemon/peer/peerpb"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
 // TestEpochsOfManyLostChannelsAreForgotten, and no others: by its epoch a peer's channel that this node lost is told
@@ -23,25 +27,55 @@ func TestEpochsOfManyLostChannelsAreForgotten(t *testing.T) {
 	}
 }
 
+// TestAHelloThatComesLateEndsNothing: of two nodes that dial each other, one may hear the other's Hello when the channel
+// that it dialed itself is in use already, since the Hello was long on its way. The other node has that channel too: it
+// answered after its own Hello.
+func TestAHelloThatComesLateEndsNothing(t *testing.T) {
+	for _, name := range []string{"a", "c"} { // names that sort before and after the other one
+		cl := newCluster(t)
+		b, id := cl.node("b", nil), cl.identity(name)
+		b.Reload(map[string]string{name: answering(t, id, &peerpb.Hello{
+			ProtoMin: ProtoMin, ProtoMax: ProtoMax, Node: name, Incarnation: 9, Version: "raw", Epoch: 5, LinkSecret: secret32})}, nil)
+		b.Dial(name)
+		wait(b, func(e transfer.PeerUp) bool { return e.Epoch == 5 })
+		late := &peerpb.Hello{ProtoMin: ProtoMin, ProtoMax: ProtoMax, Node: name, Incarnation: 9, Version: "raw"}
+		dup := (*duplicateError)(nil)
+		if err := rawDial(t, b.addr, id, alpnControl).say(late); !errors.As(err, &dup) || dup.node != "b" {
+			t.Errorf("node %q is answered %v, want that there is a channel", name, err)
+		}
+		if epoch := epochOf(b, name); epoch != 5 {
+			t.Errorf("the channel with node %q is over, and there is %d", name, epoch)
+		}
+		// But not if the other node knows it to be over.
+		late.LostEpoch = 5
+		if err := rawDial(t, b.addr, id, alpnControl).say(late); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestWhichOfTwoChannelsStays: both nodes must decide alike. A channel that is not up yet has no claim of its own.
 func TestWhichOfTwoChannelsStays(t *testing.T) {
 	for _, c := range []struct {
 		insecure, up bool
 		dialed       bool // the older one, by this node
 		again        bool // the newer one, by this node
+		node         string
 		want         bool
 	}{
-		{false, false, true, false, true}, // a comes before b, and dialed it
-		{false, false, false, true, false},
-		{false, true, true, true, false},
-		{false, true, false, false, false},
-		{true, false, true, false, true},
-		{true, false, false, true, false},
-		{true, false, false, false, false},
-		{true, true, false, true, true},
-		{true, true, false, false, true},
+		{false, false, true, false, "a", true}, // b has it too
+		{false, false, true, false, "c", true},
+		{false, false, false, true, "a", false}, // a comes before b, and dialed it
+		{false, false, false, true, "c", true},
+		{false, true, true, true, "a", false},
+		{false, true, false, false, "a", false},
+		{true, false, true, false, "a", true},
+		{true, false, false, true, "a", false},
+		{true, false, false, false, "a", false},
+		{true, true, false, true, "a", true},
+		{true, true, false, false, "a", true},
 	} {
-		m := &Manager{cfg: Config{Node: "a", Insecure: c.insecure}}
+		m := &Manager{cfg: Config{Node: c.node, Insecure: c.insecure}}
 		old, newer := &channel{m: m, node: "b", dialed: c.dialed}, &channel{m: m, node: "b", dialed: c.again}
 		old.up.Store(c.up)
 		if got := m.keeps(old, newer); got != c.want {
