@@ -3,6 +3,7 @@ package peer
 import (
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -280,7 +281,14 @@ func TestWithoutCertificatesNobodyIsDialed(t *testing.T) {
 func TestAnUnknownNameIsRefusedWithTheKnownOnes(t *testing.T) {
 	a := newCluster(t).node("a", nil)
 	a.Reload(map[string]string{"b": "x:1", "c": "y:1"}, nil)
-	fails(t, a, "d", transfer.NotFound, `"d"`, "known: b, c", "peers.nodes", "peers.allow")
+	fails(t, a, "d", transfer.NotFound, `"d"`, "known: b, c)", "peers.nodes", "peers.allow")
+	// Of many it names some: what to do has to fit in as well.
+	many := map[string]string{}
+	for i := range 1000 {
+		many[fmt.Sprintf("node-%03d", i)] = "x:1"
+	}
+	a.Reload(many, nil)
+	fails(t, a, "d", transfer.NotFound, `"d"`, "known: node-000, node-001", "node-007, 992 more)", "peers.nodes", "peers.allow")
 }
 
 func TestADaemonThatShutsDownIsWorthAnotherTry(t *testing.T) {

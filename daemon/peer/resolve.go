@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -29,17 +30,15 @@ func (e *forbiddenError) Unwrap() error { return e.finalError }
 // dial anything else.
 func (m *Manager) resolve(hint string) (target, *finalError) {
 	m.mu.Lock()
-	addr, known := m.nodes[hint]
-	names := slices.Sorted(maps.Keys(m.nodes))
-	allow := m.allow
+	nodes, allow := m.nodes, m.allow // Reload replaces them as a whole
 	m.mu.Unlock()
-	if known {
+	if addr, known := nodes[hint]; known {
 		return target{addr, hint}, nil
 	}
 	host, port, err := net.SplitHostPort(hint)
 	if err != nil {
 		return target{}, finally(transfer.NotFound,
-			"peer %q is not known here (known: %s): add it to peers.nodes, or give its host:port inside peers.allow", hint, orNone(names))
+			"peer %q is not known here (known: %s): add it to peers.nodes, or give its host:port inside peers.allow", hint, some(slices.Sorted(maps.Keys(nodes))))
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || host == "" {
 		return target{}, finally(transfer.Invalid, "peer address %q: give host:port with a port of 1 to 65535", hint)
@@ -50,26 +49,24 @@ func (m *Manager) resolve(hint string) (target, *finalError) {
 	return target{addr: hint}, nil
 }
 
-func orNone(names []string) string {
-	if len(names) == 0 {
-		return "none"
-	}
-	return strings.Join(names, ", ")
-}
-
-// maxShown is how many networks an error lists.
+// maxShown is how many names or networks an error lists.
 const maxShown = 8
 
+// some lists names or networks in an error. A long list would leave no room for what to do.
+func some[T any](all []T) string {
+	var out []string
+	for _, one := range all[:min(len(all), maxShown)] {
+		out = append(out, fmt.Sprint(one))
+	}
+	if more := len(all) - len(out); more > 0 {
+		out = append(out, fmt.Sprintf("%d more", more))
+	}
+	return cmp.Or(strings.Join(out, ", "), "none")
+}
+
 func (m *Manager) outside(addr string, allow []netip.Prefix) *finalError {
-	var nets []string
-	for _, p := range allow[:min(len(allow), maxShown)] {
-		nets = append(nets, p.String())
-	}
-	if more := len(allow) - len(nets); more > 0 {
-		nets = append(nets, fmt.Sprintf("%d more", more))
-	}
 	return finally(transfer.Denied, "peer address %q is not inside peers.allow of node %q (%s): name the peer in peers.nodes, or allow its network",
-		addr, m.cfg.Node, orNone(nets))
+		addr, m.cfg.Node, some(allow))
 }
 
 // addresses looks up host:port and keeps the addresses that may be dialed. Configured peers need no permission besides.
