@@ -210,10 +210,17 @@ func (m *Manager) Close() {
 	m.wg.Wait()
 }
 
-// Reload replaces the names and networks that may be dialed. Open channels stay. An attempt that rests before it dials
-// goes to the node's new address, and one that rests because its address was forbidden is made at once.
+// Reload replaces the names and networks that may be dialed. Open channels stay; their links move to where they may go
+// now. An attempt that rests before it dials goes to the node's new address, and one that rests because its address was
+// forbidden is made at once.
 func (m *Manager) Reload(nodes map[string]string, allow []netip.Prefix) {
-	allow = unmapped(allow)
+	m.replace(nodes, unmapped(allow))
+	for _, c := range m.all() {
+		c.spreadAgain()
+	}
+}
+
+func (m *Manager) replace(nodes map[string]string, allow []netip.Prefix) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.nodes, m.allow = nodes, allow

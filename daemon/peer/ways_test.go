@@ -201,6 +201,23 @@ func TestAPeersAddressesNeedPermission(t *testing.T) {
 	}
 }
 
+// What a reload allows is used at once, and what it does not allow any more is left.
+func TestLinksFollowWhatIsAllowed(t *testing.T) {
+	cl := newCluster(t)
+	a, _ := cl.multi("a", 2, 3)
+	b, _ := cl.multi("b", 12, 13)
+	a.Reload(nil, prefixes("127.0.0.0/29"))
+	a.Dial(b.addr)
+	wait(a, func(e transfer.PeerUp) bool { return e.Node == "b" })
+	goes(a, b, "1>1 1>1")
+	a.Reload(nil, prefixes("127.0.0.0/8"))
+	goes(a, b, "2>12 3>13")
+	a.Reload(nil, prefixes("127.0.0.0/29"))
+	goes(a, b, "1>1 1>1")
+	a.knows(b)
+	goes(a, b, "2>12 3>13")
+}
+
 // A channel on loopback, such as one through a tunnel, has its links there: they may be plain because of that. One over a network has none on
 // this node's own loopback.
 func TestLinksStayOnTheirSideOfLoopback(t *testing.T) {
