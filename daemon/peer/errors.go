@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"syscall"
 
 	"github.com/kvpipe/kvpipe/daemon/peer/pki"
@@ -20,8 +21,12 @@ func (e *finalError) Error() string { return e.cause.Text }
 func final(r transfer.Reason, format string, args ...any) error { return finally(r, format, args...) }
 
 func finally(r transfer.Reason, format string, args ...any) *finalError {
-	return &finalError{transfer.Cause{Reason: r, Text: fmt.Sprintf(format, args...)}}
+	return &finalError{transfer.Cause{Reason: r, Text: oneLine(fmt.Sprintf(format, args...))}}
 }
+
+// oneLine is for errors that have a line for each of several files or addresses. Clients are told of it, and have one
+// line for it.
+func oneLine(text string) string { return strings.ReplaceAll(text, "\n", "; ") }
 
 // malformedError is about something that no honest peer sends. It ends the connection and is counted.
 type malformedError struct{ text string }

@@ -46,9 +46,10 @@ func (m *Manager) reach(ctx context.Context, addrs []string, t target) (*channel
 func ofAll(errs []error) error {
 	all, fin := errors.Join(errs...), (*finalError)(nil)
 	if slices.ContainsFunc(errs, func(err error) bool { return !errors.As(err, &fin) }) {
-		return errors.New(all.Error())
+		return errors.New(oneLine(all.Error()))
 	}
-	return all
+	errors.As(all, &fin)
+	return finally(fin.cause.Reason, "%v", all)
 }
 
 // reachAt is reach for one address; more counts it and those still to come. To connect it has its share of the time,

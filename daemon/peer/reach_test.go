@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kvpipe/kvpipe/daemon/peer/pki"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
@@ -107,7 +108,8 @@ func TestALookupHasTimeOfItsOwn(t *testing.T) {
 	met(a, b)
 }
 
-// TestAPeerThatIsAwayAndAStaleAddress: that another node answers at one address is for good only if the peer is behind none of the others.
+// TestAPeerThatIsAwayAndAStaleAddress: that another node answers at one address is for good only if the peer is behind none of the others. What
+// came of each address is said, on one line, since engines' logs have one for it.
 func TestAPeerThatIsAwayAndAStaleAddress(t *testing.T) {
 	cl := newCluster(t)
 	a, b := cl.node("a", named), cl.node("b", nil)
@@ -118,7 +120,36 @@ func TestAPeerThatIsAwayAndAStaleAddress(t *testing.T) {
 	a.Reload(map[string]string{"b": "b.invalid:" + port}, nil)
 	a.Dial("b")
 	got := wait[transfer.DialFailed](a, nil)
-	if got.Final || !strings.Contains(got.Cause.Text, `node "c" answers there`) || !strings.Contains(got.Cause.Text, "refused") {
+	if got.Final || !strings.Contains(got.Cause.Text, `node "c" answers there, not "b": correct peers.nodes; `) || !strings.Contains(got.Cause.Text, "refused") || strings.Contains(got.Cause.Text, "\n") {
 		t.Errorf("%+v", got)
+	}
+	if all, _ := a.Snapshot(); len(all) != 1 || all[0].Problem == "" || strings.Contains(all[0].Problem, "\n") {
+		t.Errorf("%+v", all)
+	}
+}
+
+// TestAStrangerAtEachAddress is for good, and each is named.
+func TestAStrangerAtEachAddress(t *testing.T) {
+	cl := newCluster(t)
+	a, c := cl.node("a", named), cl.node("c", nil)
+	l := beside(t, c)
+	cl.node("d", func(c *Config) { _ = c.Listener.Close(); c.Listener = l })
+	_, port, _ := net.SplitHostPort(c.addr)
+	a.Reload(map[string]string{"b": "b.invalid:" + port}, nil)
+	fails(t, a, "b", transfer.Denied, "at 127.0.0.2:"+port+`: node "d" answers there`, "; at 127.0.0.1:"+port+`: node "c" answers there`)
+}
+
+// TestFilesThatAreMissing are said on one line as well.
+func TestFilesThatAreMissing(t *testing.T) {
+	none := t.TempDir()
+	id, err := pki.Open(none+"/ca.crt", none+"/a.crt", none+"/a.key", "a")
+	if err == nil {
+		t.Fatal("opened")
+	}
+	a := newCluster(t).node("a", func(c *Config) { c.Identity = id })
+	a.Reload(map[string]string{"b": rawListener(t, func(net.Conn) {})}, nil)
+	a.Dial("b")
+	if text := wait[transfer.DialFailed](a, nil).Cause.Text; !strings.Contains(text, "a.crt: no such file or directory; tls.key") || strings.Contains(text, "\n") {
+		t.Errorf("%q", text)
 	}
 }
