@@ -229,7 +229,7 @@ func (m *Manager) acceptable(h *peerpb.Hello, node string) error {
 }
 
 // nameOK says whether a peer may have that name.
-func nameOK(s string) bool { return s != "" && len(s) <= 255 && !strings.ContainsAny(s, " :/\r\n\t") }
+func nameOK(s string) bool { return s != "" && !unfit(s) && !strings.ContainsAny(s, " :/") }
 
 // unfit says whether a string should not be shown to people.
 func unfit(s string) bool {

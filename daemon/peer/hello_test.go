@@ -113,6 +113,7 @@ func TestNamesOfPeers(t *testing.T) {
 	for name, want := range map[string]bool{
 		"b": true, "gpu-7.example": true, strings.Repeat("x", 255): true,
 		"": false, strings.Repeat("x", 256): false, "b c": false, "b:7650": false, "b/c": false, "b\n": false, "b\r": false, "b\t": false,
+		"b\x1b[2J": false, "b\u202e": false, "é": true,
 	} {
 		if nameOK(name) != want {
 			t.Errorf("%q: %v", name, !want)
