@@ -45,7 +45,7 @@ static void malformed(kvpipe_t *kv)
 }
 
 /* Reads what is in the socket. False: end of file. */
-static bool read_socket(kvpipe_t *kv, struct kv_message *m)
+static bool read_all(kvpipe_t *kv, struct kv_message *m)
 {
 	int got;
 
@@ -70,12 +70,25 @@ static bool read_socket(kvpipe_t *kv, struct kv_message *m)
 	return true;
 }
 
+static bool read_socket(kvpipe_t *kv, struct kv_message *m)
+{
+	__atomic_store_n(&kv->helper.reading, true, __ATOMIC_RELEASE);
+	bool more = read_all(kv, m);
+	__atomic_store_n(&kv->helper.reading, false, __ATOMIC_RELEASE);
+	return more;
+}
+
 /* Whether something lies unread in the socket. */
 static bool unread(const kvpipe_t *kv)
 {
 	struct pollfd p = { .fd = kv->ctl.fd, .events = POLLIN };
 
 	return poll(&p, 1, 0) > 0;
+}
+
+bool kv_helper_has_more(const kvpipe_t *kv)
+{
+	return unread(kv) || __atomic_load_n(&kv->helper.reading, __ATOMIC_ACQUIRE);
 }
 
 /*

@@ -414,6 +414,7 @@ struct kv_helper {
 	int64_t target;   /* when it looks at deadlines again; under lock */
 	bool stop;        /* under lock */
 	bool kicked;      /* atomic: there is something to send */
+	bool reading;     /* atomic: it may have something in hand that it has read from the socket */
 	uint32_t ping;    /* sequence number of the PING under way, or 0; helper only */
 	int64_t ping_end;
 	bool telling;     /* the daemon that it is coming back to was told of memory; helper only */
@@ -560,6 +561,9 @@ void kv_broken(kvpipe_t *kv, const char *fmt, ...) __attribute__((format(printf,
 int kv_helper_start(kvpipe_t *kv);
 void kv_helper_stop(kvpipe_t *kv);
 void kv_helper_before(kvpipe_t *kv, int64_t deadline); /* makes the helper look by then; needs lock */
+/* Whether what the daemon said until now may not all have been handed out. Needs ctl.lock, and a request that is not answered, nor
+ * lost. */
+bool kv_helper_has_more(const kvpipe_t *kv);
 void kv_helper_kick(kvpipe_t *kv); /* tells it that there is something to send */
 /* Acts on deadlines that have passed, and returns the next one. *ask: an offer's has passed, so the daemon is to be asked. Needs
  * lock. */

@@ -92,15 +92,16 @@ int kv_ctl_recv(int sock, struct kv_message *m, int64_t deadline)
 
 	m->nfds = 0;
 	m->full = false;
-	for (;;) {
+	for (bool last = deadline == 0;;) {
 		msg.msg_controllen = sizeof(control.buf);
 		ssize_t n = recvmsg(sock, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 		/* ECONNRESET, once: the other end closed without having read all. What it said before can still be read. */
 		if (n < 0 && (errno == EINTR || errno == ECONNRESET))
 			continue;
 		if (n < 0 && errno == EAGAIN) {
-			if (deadline == 0 || !wait_ready(sock, POLLIN, deadline))
+			if (last)
 				return 0;
+			last = !wait_ready(sock, POLLIN, deadline); /* this process may have stood still until then */
 			continue;
 		}
 		if (n <= 0)

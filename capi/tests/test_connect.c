@@ -153,6 +153,42 @@ static void refused(void)
 	fake_stop(f);
 }
 
+static struct fake *waits; /* for what it is to answer */
+static pthread_t caller;
+
+static void stand_still(int sig)
+{
+	(void)sig;
+	poll(NULL, 0, 200);
+	fake_ack(waits, 1, KVPIPE_E_BUSY, 0, "rank 0 of instance i1 has a session");
+}
+
+static void *interrupt(void *arg)
+{
+	fake_await_requests(waits, KVPIPE_CTL_HELLO, 1);
+	poll(NULL, 0, 50);
+	CHECK_INT(pthread_kill(caller, SIGUSR1), 0);
+	return arg;
+}
+
+/* This process, in a signal's handler, stood still until its time was over: what lies in the socket by then is the answer. */
+static void unread(void)
+{
+	struct fake_conf conf = { .silent = true };
+	struct sigaction act = { .sa_handler = stand_still };
+	struct fake *f = waits = fake_start(&conf);
+	struct kvpipe_connect_opts o = WORKER(.socket = fake_path(f), .timeout_ns = 200 * KV_MS);
+	kvpipe_t *kv;
+	pthread_t other;
+
+	caller = pthread_self();
+	CHECK_INT(sigaction(SIGUSR1, &act, NULL), 0);
+	CHECK_INT(pthread_create(&other, NULL, interrupt, NULL), 0);
+	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_BUSY, "rank 0 of instance i1 has a session");
+	CHECK_INT(pthread_join(other, NULL), 0);
+	fake_stop(f);
+}
+
 /* Who listens at a socket of its own, and a thread that talks to those who connect. */
 struct service {
 	struct sockaddr_un addr;
@@ -551,7 +587,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(success), TEST(no_daemon),
-		TEST(refused), TEST(shown_out), TEST(another_service), TEST(full_backlog), TEST(bad_welcomes), TEST(arguments), TEST(sizes), TEST(no_files), TEST(sandbox), TEST(crowded), TEST(codes),
+		TEST(refused), TEST(unread), TEST(shown_out), TEST(another_service), TEST(full_backlog), TEST(bad_welcomes), TEST(arguments), TEST(sizes), TEST(no_files), TEST(sandbox), TEST(crowded), TEST(codes),
 	};
 	return RUN(tests);
 }

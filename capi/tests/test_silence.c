@@ -172,6 +172,43 @@ static void unread(void)
 	fake_stop(f);
 }
 
+static void *ask(void *arg)
+{
+	kvpipe_t *kv = arg;
+
+	CHECK_INT(kv_request(kv, "ask", 1, KVPIPE_CTL_PING, NULL, 0, -1, kv_now() + 500 * KV_MS, NULL), 0);
+	return NULL;
+}
+
+/* The same of requests: the answer counts though nobody had read it, or handed it to the caller, when the time of the call was over. */
+static void unread_answer(void)
+{
+	struct fake_conf conf = { .request = later };
+
+	for (int read = 0; read < 2; read++) {
+		struct fake *f = fake_start(&conf);
+		kvpipe_t *kv = fake_connect(f);
+		pthread_mutex_t *lock = read ? &kv->ctl.lock : &kv->lock; /* where the helper comes no further */
+		pthread_t caller;
+		uint32_t seq;
+
+		__atomic_store_n(&asked, 0, __ATOMIC_RELEASE);
+		CHECK_INT(pthread_create(&caller, NULL, ask, kv), 0);
+		while ((seq = __atomic_load_n(&asked, __ATOMIC_ACQUIRE)) == 0)
+			sched_yield();
+		pthread_mutex_lock(lock);
+		kv_event_signal(kv->helper.wake);
+		for (struct pollfd p = { .fd = kv->helper.wake, .events = POLLIN }; poll(&p, 1, 0) > 0;)
+			sched_yield();
+		fake_ack(f, seq, 0, 0, NULL);
+		poll(NULL, 0, 600);
+		pthread_mutex_unlock(lock);
+		CHECK_INT(pthread_join(caller, NULL), 0);
+		kvpipe_close(kv);
+		fake_stop(f);
+	}
+}
+
 static int64_t used_by(pthread_t thread)
 {
 	struct timespec ts;
@@ -298,7 +335,7 @@ static void heartbeat(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		TEST(deadline), TEST(ended_in_time), TEST(lease), TEST(unread), TEST(over_while_asked), TEST(last_words),
+		TEST(deadline), TEST(ended_in_time), TEST(lease), TEST(unread), TEST(unread_answer), TEST(over_while_asked), TEST(last_words),
 		TEST(bye), TEST(malformed), TEST(heartbeat),
 	};
 	return RUN(tests);
