@@ -108,8 +108,8 @@ class Worker:
         out, waited, self._waits = Results(), self._waits, False
         if waited:
             self._loads.finish()
-        if not (waited or self._open or self._early or self._held):
-            return out  # what came of tags that are not named yet stays in the ring
+        if not (waited or self._open or self._early or self._held or self._layerwise):
+            return out  # what came of tags that are not named yet stays in the ring; offers of layers may end without being named
         self._loads.look()
         completions = self._poll()
         if not completions and not self._computes and self._open and not self.lost:

@@ -4,12 +4,15 @@ import logging
 import types
 from unittest import mock
 
+import caches
 import pytest
+import sides
 from fakes import cache, ends, full, window
 
+import kvpipe
 from kvpipe import Reason, Status, Unavailable
 from kvpipe.completion import Run
-from kvpipe.vllm import compat
+from kvpipe.vllm import bell, compat
 from kvpipe.vllm.connector import KVPipeConnector
 from kvpipe.vllm.guard import kept_in
 from kvpipe.vllm.keyed import Keyed
@@ -101,6 +104,23 @@ def test_ends_of_tags_that_no_step_will_name_are_forgotten(node, worker):
     assert list(worker._early) == [5, 6]
     look(worker, Step(3, last=5))
     assert list(worker._early) == [6]
+
+
+def test_offers_that_no_step_names_leave_room_for_others(near):
+    """They end before their first block, as when requests are aborted while they wait for another connector's load. Each rank hears of them."""
+    with kvpipe.connect(near.socket, engine_id="e", cq_entries=16) as rank, kvpipe.connect(near.socket, engine_id="e", role="scheduler") as node:
+        rank.set_layout([caches.view(rank.alloc(32 * caches.BLOCK))], caches.FINGERPRINT)
+        side, worker = sides.scheduler(node, layerwise=True, role="kv_producer"), Worker(rank, None, cache(), Settings(layerwise=True), Heads(0, 1))
+        for name in map(str, range(20)):
+            r = sides.early(100, name, do_remote_decode=True, do_remote_prefill=False)
+            side.add(r)
+            side.allocated(r, sides.blocks(100), 0)
+            (running,) = side._operations.running.values()
+            sides.finished(side, r)
+            while side._operations.running:
+                bell.sleep(node, 10)
+                look(worker, sides.step(side))
+            assert running.operation.completion.status == Status.CANCELLED, running.operation.completion.message
 
 
 @pytest.mark.parametrize("specs, by_blocks", [
