@@ -168,7 +168,10 @@ bool kv_wait_until(kvpipe_t *kv, struct kv_waiter *w, int64_t deadline)
 			sleep_on_ring(kv, w, deadline);
 		} else {
 			kv_settle(kv); /* what was collected for others came with a bell that the sleeper does not hear any more */
-			pthread_cond_timedwait(&w->cond, &kv->lock, &ts);
+			if (pthread_cond_timedwait(&w->cond, &kv->lock, &ts) != 0) { /* if this process stood still, the sleeper may not have looked yet */
+				kv_drain(kv);
+				others_wake(kv, w);
+			}
 		}
 	}
 	delist(kv, w);

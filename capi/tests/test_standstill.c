@@ -221,9 +221,32 @@ static void found_by_another(void)
 	stop(3);
 }
 
+/* It was this process that stood still until the query's time was over, and its thread goes on first: what came lies in the ring. */
+static void ended_meanwhile(void)
+{
+	pthread_t threads[2];
+
+	start(0);
+	CHECK_INT(kvpipe_lookup_select(sel, NULL, NULL, KVPIPE_EXACT, LONG_NS, &q[0]), 0);
+	CHECK_INT(kvpipe_lookup_select(sel, NULL, NULL, KVPIPE_EXACT, KV_SEC, &q[1]), 0);
+	await(&ngets, 2);
+	for (uint32_t i = 0; i < 2; i++) {
+		CHECK(pthread_create(&threads[i], NULL, waits, q[i]) == 0);
+		while (!waiting(i + 1))
+			sched_yield();
+	}
+	fake_hush(f, true); /* the other one, which sleeps on the ring, has not gone on yet */
+	fake_end(f, gets[1], KVPIPE_FAILED, KVPIPE_E_NOT_FOUND, 0);
+	CHECK(pthread_join(threads[1], NULL) == 0);
+	fake_hush(f, false);
+	fake_end(f, gets[0], KVPIPE_FAILED, KVPIPE_E_NOT_FOUND, 0);
+	CHECK(pthread_join(threads[0], NULL) == 0);
+	stop(2);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = { TEST(given_back_later), TEST(asked_again_later), TEST(turns_later),
-					     TEST(too_large_for_this_end), TEST(found_by_another) };
+					     TEST(too_large_for_this_end), TEST(found_by_another), TEST(ended_meanwhile) };
 	return RUN(tests);
 }
