@@ -209,6 +209,19 @@ static void unread_answer(void)
 	}
 }
 
+/* A process that stood still before it asked does not say that the daemon is silent. */
+static void asked_late(void)
+{
+	struct fake_conf conf = { .request = later };
+	struct fake *f = fake_start(&conf);
+	kvpipe_t *kv = fake_connect(f);
+
+	CHECK_FAILS(kv_request(kv, "ask", 1, KVPIPE_CTL_PING, NULL, 0, -1, kv_now(), NULL), KVPIPE_E_TIMEOUT,
+		    "ask: its time was over before the daemon was asked: call again");
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
 static int64_t used_by(pthread_t thread)
 {
 	struct timespec ts;
@@ -335,7 +348,7 @@ static void heartbeat(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		TEST(deadline), TEST(ended_in_time), TEST(lease), TEST(unread), TEST(unread_answer), TEST(over_while_asked), TEST(last_words),
+		TEST(deadline), TEST(ended_in_time), TEST(lease), TEST(unread), TEST(unread_answer), TEST(asked_late), TEST(over_while_asked), TEST(last_words),
 		TEST(bye), TEST(malformed), TEST(heartbeat),
 	};
 	return RUN(tests);
