@@ -107,9 +107,12 @@ static int collect(struct kvpipe_query *q, kvpipe_msg_t **out, bool *again)
 {
 	struct kv_end *e = q->end;
 	bool told = q->told;
+	int64_t now = kv_now();
 	int err;
 
 	*again = false;
+	if (!ended(q) && now >= due(q)) /* this process may have stood still since it last looked */
+		kv_end_look(e);
 	if (ended(q)) {
 		q->told = true;
 		err = kv_get_end(e, &q->get, q->what, out);
@@ -121,14 +124,13 @@ static int collect(struct kvpipe_query *q, kvpipe_msg_t **out, bool *again)
 	err = kv_end_error(e, q->what);
 	if (err != 0)
 		return err;
-	q->told = kv_now() >= due(q);
+	q->told = now >= due(q);
 	*again = !q->told && kv_get_pumpable(e);
 	if (*again)
 		return 0;
-	bool late = q->told || kv_now() >= q->get.deadline;
-	if (late && q->get.state == KV_GET_QUEUED) /* the daemon was not asked */
+	if (now >= q->get.deadline && q->get.state == KV_GET_QUEUED) /* the daemon was not asked */
 		return kv_end_says(e, KVPIPE_E_TIMEOUT, q->what, KV_CROWD);
-	if (late)
+	if (q->told)
 		return kv_err(KVPIPE_E_TIMEOUT, "%s: \"%s\": nothing came within %s, and the daemon does not answer: " KV_LOOK, q->what,
 			      e->name, KV_SPAN(q->timeout_ns));
 	return kv_err(KVPIPE_E_TIMEOUT, "%s: \"%s\": still running", q->what, e->name);

@@ -244,9 +244,24 @@ static void ended_meanwhile(void)
 	stop(2);
 }
 
+/* A query's time is over, and the daemon's half a second to say so is not: the query still runs. */
+static void about_to_end(void)
+{
+	kvpipe_msg_t *m;
+
+	start(0);
+	int64_t begun = kv_now();
+	CHECK_INT(kvpipe_lookup_select(sel, NULL, NULL, KVPIPE_EXACT, KV_MS, &q[0]), 0);
+	CHECK_INT(kvpipe_query_wait(q[0], 20 * KV_MS, &m), -KVPIPE_E_TIMEOUT);
+	if (kv_now() - begun < KV_GRACE_NS)
+		CHECK_HAS(kvpipe_last_error(), "still running");
+	CHECK_FAILS(kvpipe_query_wait(q[0], LONG_NS, &m), KVPIPE_E_TIMEOUT, "nothing came within 1 ms, and the daemon does not answer");
+	stop(1);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = { TEST(given_back_later), TEST(asked_again_later), TEST(turns_later),
-					     TEST(too_large_for_this_end), TEST(found_by_another), TEST(ended_meanwhile) };
+					     TEST(too_large_for_this_end), TEST(found_by_another), TEST(ended_meanwhile), TEST(about_to_end) };
 	return RUN(tests);
 }
