@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#define NO_ROOM "an entry was found, and not received in time: wait for queries before their time is over, and free what was found"
+
 struct kvpipe_query {
 	struct kv_end *end;
 	struct kv_get get;     /* under the session's lock, as long as there is one */
@@ -130,6 +132,8 @@ static int collect(struct kvpipe_query *q, kvpipe_msg_t **out, bool *again)
 		return 0;
 	if (now >= q->get.deadline && q->get.state == KV_GET_QUEUED) /* the daemon was not asked */
 		return kv_end_says(e, KVPIPE_E_TIMEOUT, q->what, KV_CROWD);
+	if (q->told && q->get.state == KV_GET_SHORT) /* the daemon has answered */
+		return kv_end_says(e, KVPIPE_E_TIMEOUT, q->what, NO_ROOM);
 	if (q->told)
 		return kv_err(KVPIPE_E_TIMEOUT, "%s: \"%s\": nothing came within %s, and the daemon does not answer: " KV_LOOK, q->what,
 			      e->name, KV_SPAN(q->timeout_ns));

@@ -259,9 +259,28 @@ static void about_to_end(void)
 	stop(1);
 }
 
+/* The daemon has found an entry, and nobody has waited until the query's time was over. */
+static void waited_for_late(void)
+{
+	kvpipe_msg_t *m;
+
+	start(0);
+	CHECK_INT(kvpipe_lookup_select(sel, NULL, NULL, KVPIPE_EXACT, KV_MS, &q[0]), 0);
+	await(&ngets, 1);
+	is_short(0, 7);
+	while (kvpipe_query_done(q[0]) == 0)
+		sched_yield();
+	CHECK_FAILS(kvpipe_query_wait(q[0], 0, &m), KVPIPE_E_TIMEOUT, "\"l\": an entry was found, and not received in time: wait for queries");
+	kvpipe_query_free(q[0]);
+	ask(1, 2);
+	await(&ndeclines, 1); /* it goes back */
+	kvpipe_query_free(q[1]);
+	stop(0);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = { TEST(given_back_later), TEST(asked_again_later), TEST(turns_later),
-					     TEST(too_large_for_this_end), TEST(found_by_another), TEST(ended_meanwhile), TEST(about_to_end) };
+					     TEST(too_large_for_this_end), TEST(found_by_another), TEST(ended_meanwhile), TEST(about_to_end), TEST(waited_for_late) };
 	return RUN(tests);
 }
