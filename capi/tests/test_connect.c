@@ -158,9 +158,11 @@ static pthread_t caller;
 
 static void stand_still(int sig)
 {
+	int was = errno;
+
 	(void)sig;
 	poll(NULL, 0, 200);
-	fake_ack(waits, 1, KVPIPE_E_BUSY, 0, "rank 0 of instance i1 has a session");
+	errno = was;
 }
 
 static void *interrupt(void *arg)
@@ -168,10 +170,11 @@ static void *interrupt(void *arg)
 	fake_await_requests(waits, KVPIPE_CTL_HELLO, 1);
 	poll(NULL, 0, 50);
 	CHECK_INT(pthread_kill(caller, SIGUSR1), 0);
+	fake_ack(waits, 1, KVPIPE_E_BUSY, 0, "rank 0 of instance i1 has a session"); /* the handler has begun, or is the first to run */
 	return arg;
 }
 
-/* This process, in a signal's handler, stood still until its time was over: what lies in the socket by then is the answer. */
+/* The caller, in a signal's handler, stood still until its time was over: what lies in the socket by then is the answer. */
 static void unread(void)
 {
 	struct fake_conf conf = { .silent = true };
