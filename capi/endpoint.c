@@ -58,9 +58,7 @@ static int connect_beside(kvpipe_t *parent, int64_t deadline, kvpipe_t **out)
 static int connect_when_there(kvpipe_t *parent, const char *what, int64_t deadline, uint64_t *life, kvpipe_t **out)
 {
 	for (;;) {
-		int err = kv_await_daemon(parent, what, deadline, life);
-		if (err == 0)
-			err = kv_over(parent);
+		int err = kv_await_session(parent, what, deadline, life);
 		if (err == 0) {
 			err = connect_beside(parent, deadline, out);
 			if (err == -KVPIPE_E_UNAVAILABLE && kv_now() >= deadline) /* the parent's daemon is there, and silent */

@@ -351,9 +351,10 @@ bool kv_ctl_ack(const struct kv_message *m, struct kvpipe_ack *ack, char text[KV
 #define KV_LOST (-1000)
 int kv_request(kvpipe_t *kv, const char *what, uint64_t life, uint16_t type, const void *body, size_t len, int fd,
 	       int64_t deadline, uint64_t *value);
-/* Waits for a daemon; 0: *life is its life. A session that is over is no error: its daemon still fences, or *life is 0. Callers whom
- * that daemon would not answer any more look at kv_over(). */
+/* Waits for a daemon; 0: *life is its life. A session that is over is no error: its daemon still fences, or *life is 0. */
 int kv_await_daemon(kvpipe_t *kv, const char *what, int64_t deadline, uint64_t *life);
+/* The same for what a daemon that only fences would not answer any more: a session that is over is an error. */
+int kv_await_session(kvpipe_t *kv, const char *what, int64_t deadline, uint64_t *life);
 int kv_await_untold(kvpipe_t *kv, const char *what, int64_t deadline); /* until `told` is false; needs lock */
 /* Shuts our side of sock, and waits until the deadline for the daemon's end of file, which says that it has fenced. */
 void kv_await_fence(int sock, int64_t deadline);

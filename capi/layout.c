@@ -236,9 +236,7 @@ static int tell(kvpipe_t *kv, struct kv_layout *l, struct kv_layer *layers, uint
 	int err;
 
 	do {
-		err = kv_await_daemon(kv, "set_layout", s.deadline, &s.life);
-		if (err == 0)
-			err = kv_over(kv);
+		err = kv_await_session(kv, "set_layout", s.deadline, &s.life);
 		if (err == 0)
 			err = check_first(kv);
 		if (err == 0)

@@ -66,9 +66,7 @@ static int add(kvpipe_t *kv, int fd, uint32_t skip, uint64_t nbytes, struct kv_r
 	r->body = (struct kvpipe_register){ .bytes = nbytes, .kind = 1, .flags = skip & KVPIPE_REGISTER_SKIP };
 	do {
 		uint64_t life = 0;
-		err = kv_await_daemon(kv, "register", deadline, &life);
-		if (err == 0)
-			err = kv_over(kv);
+		err = kv_await_session(kv, "register", deadline, &life);
 		if (err == 0)
 			err = kv_request(kv, "register", life, KVPIPE_CTL_REGISTER, &r->body, sizeof(r->body), fd, deadline,
 					 &r->remote);

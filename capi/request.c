@@ -63,6 +63,13 @@ int kv_await_daemon(kvpipe_t *kv, const char *what, int64_t deadline, uint64_t *
 	return err;
 }
 
+int kv_await_session(kvpipe_t *kv, const char *what, int64_t deadline, uint64_t *life)
+{
+	int err = kv_await_daemon(kv, what, deadline, life);
+
+	return err != 0 ? err : kv_over(kv);
+}
+
 /* Waits while a daemon that was told of the memory, but does not have the session, may still write there. */
 int kv_await_untold(kvpipe_t *kv, const char *what, int64_t deadline)
 {

@@ -212,10 +212,8 @@ static int revalidate(struct change *c)
 	int err;
 
 	do {
-		if (for_the_next(c)) {
-			err = kv_await_daemon(c->kv, c->what, c->deadline, &c->life);
-			return err == 0 ? kv_over(c->kv) : err;
-		}
+		if (for_the_next(c))
+			return kv_await_session(c->kv, c->what, c->deadline, &c->life);
 		err = find_daemon(c);
 		int over = err == 0 ? kv_over(c->kv) : 0;
 		if (over != 0)
