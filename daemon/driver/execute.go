@@ -3,7 +3,6 @@ package driver
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
@@ -72,21 +71,17 @@ func (d *Driver) execute(e transfer.Effect) (long bool) {
 // no more often than damper.Flow allows, and else for whoever debugs.
 func (d *Driver) record(e transfer.Log) {
 	level := slog.Level(e.Level)
-	if level == slog.LevelInfo {
-		f := d.told[e.Text]
-		if f == nil {
-			f = new(damper.Flow)
-			d.told[e.Text] = f
-		}
-		due, untold := f.Due()
-		if !due {
-			level = slog.LevelDebug
-		}
-		if untold > 0 {
-			e.Attrs = append(slices.Clip(e.Attrs), "untold", untold)
-		}
+	if level != slog.LevelInfo {
+		d.log.Log(context.Background(), level, e.Text, e.Attrs...)
+		return
 	}
-	d.log.Log(context.Background(), level, e.Text, e.Attrs...)
+	f := d.told[e.Text]
+	if f == nil {
+		f = new(damper.Flow)
+		d.told[e.Text] = f
+	}
+	due, untold := f.Due()
+	damper.Record(d.log, due, untold, e.Text, e.Attrs...)
 }
 
 func (d *Driver) arm(at transfer.Time) {

@@ -2,7 +2,10 @@
 package damper
 
 import (
+	"context"
+	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -93,4 +96,16 @@ func (f *Flow) Due() (tell bool, untold int) {
 	f.used++
 	untold, f.untold = f.untold, 0
 	return true, untold
+}
+
+// Record logs text at level info if it is due, else at debug, and says how many were not due since the last that was.
+func Record(log *slog.Logger, due bool, untold int, text string, attrs ...any) {
+	level := slog.LevelInfo
+	if !due {
+		level = slog.LevelDebug
+	}
+	if untold > 0 {
+		attrs = append(slices.Clip(attrs), "untold", untold)
+	}
+	log.Log(context.Background(), level, text, attrs...)
 }
