@@ -158,17 +158,23 @@ func TestWhoTookBeforeADaemonBeganCountsOnce(t *testing.T) {
 	}
 }
 
-// TestASchedulerThatComesEndsNoOfferOfRanks: what workers offered for themselves outlives one of them, whoever schedules the others.
-func TestASchedulerThatComesEndsNoOfferOfRanks(t *testing.T) {
-	e := newEnds(t, func(c *transfer.Config) { c.OrphanLease = 60 * transfer.Second })
+// newOrphan is an engine of two ranks that offered the same for themselves, and the first of which died; other is the offer of the second.
+func newOrphan(t *testing.T) (e *ends, other uint64) {
+	e = newEnds(t, func(c *transfer.Config) { c.OrphanLease = 60 * transfer.Second })
 	for rank := range uint32(2) {
 		s := transfer.SessionID(rank + 1)
 		e.step(transfer.SessionOpened{Session: s, Engine: "e", Instance: "i", Role: transfer.Worker, Rank: rank, TPWorld: 2, Credits: 100})
 		e.step(transfer.LayoutSet{Session: s, Layout: oneRank(t)})
 	}
 	e.offer(1, "k", 0, 1)
-	other := e.offer(2, "k", 0, 1)
+	other = e.offer(2, "k", 0, 1)
 	e.step(transfer.SessionClosed{Session: 1, Died: true, Cause: transfer.Cause{Reason: transfer.Closed, Text: "killed"}})
+	return e, other
+}
+
+// TestASchedulerThatComesEndsNoOfferOfRanks: what workers offered for themselves outlives one of them, whoever schedules the others.
+func TestASchedulerThatComesEndsNoOfferOfRanks(t *testing.T) {
+	e, other := newOrphan(t)
 	e.step(transfer.SessionOpened{Session: 3, Engine: "e", Instance: "i", Role: transfer.Scheduler, Rank: transfer.NoRank, Credits: 100})
 	e.runs(other)
 	if offers := e.m.Snapshot().Offers; len(offers) != 1 {
@@ -178,15 +184,7 @@ func TestASchedulerThatComesEndsNoOfferOfRanks(t *testing.T) {
 
 // TestAnOrphanIsNotReplacedByItsOwnRanks: what outlives one of several ranks is theirs still, and the others have offered under its key.
 func TestAnOrphanIsNotReplacedByItsOwnRanks(t *testing.T) {
-	e := newEnds(t, func(c *transfer.Config) { c.OrphanLease = 60 * transfer.Second })
-	for rank := range uint32(2) {
-		s := transfer.SessionID(rank + 1)
-		e.step(transfer.SessionOpened{Session: s, Engine: "e", Instance: "i", Role: transfer.Worker, Rank: rank, TPWorld: 2, Credits: 100})
-		e.step(transfer.LayoutSet{Session: s, Layout: oneRank(t)})
-	}
-	e.offer(1, "k", 0, 1)
-	other := e.offer(2, "k", 0, 1)
-	e.step(transfer.SessionClosed{Session: 1, Died: true, Cause: transfer.Cause{Reason: transfer.Closed, Text: "killed"}})
+	e, other := newOrphan(t)
 	e.is(e.offer(2, "k", 1, 1), transfer.Failed, transfer.Busy, "rank 1 has an offer under it already")
 	e.runs(other)
 }

@@ -19,25 +19,7 @@ func TestWhatASenderLeavesIsLookedAtOnce(t *testing.T) {
 			e := newEnds(t, func(c *transfer.Config) { c.AtOnce = 0 })
 			tx, rx := e.open(1, send), e.open(2, recv)
 			var fences []transfer.Leg
-			step := func(ev transfer.Event) (left int) { // bytes are on their way until their fence, and that takes its time at the sender
-				for queue := []transfer.Event{ev}; len(queue) > 0; queue = queue[1:] {
-					for _, eff := range e.m.Step(e.now, queue[0]) {
-						switch eff := eff.(type) {
-						case transfer.MakePlan:
-							queue = append(queue, transfer.Planned{Leg: eff.Leg, Seg: eff.Seg, Transport: "local", Slices: 1, Bytes: 10})
-						case transfer.Fence:
-							if eff.Leg.End == transfer.Producer {
-								fences = append(fences, eff.Leg)
-							} else {
-								queue = append(queue, transfer.Fenced{Leg: eff.Leg})
-							}
-						case transfer.SessionOrphaned:
-							left += len(eff.Keep)
-						}
-					}
-				}
-				return left
-			}
+			step := func(ev transfer.Event) int { return e.slowly(ev, &fences) }
 			var puts []uint64
 			for i := range uint32(taken) {
 				puts = append(puts, e.put(1, tx, i, 10, ""))
@@ -75,6 +57,28 @@ func TestWhatASenderLeavesIsLookedAtOnce(t *testing.T) {
 	}
 }
 
+// slowly tells the machine something while bytes are on their way until their fence, and that takes its time at producers: their fences are
+// noted and not answered. It returns how many offers or items are left behind.
+func (e *ends) slowly(ev transfer.Event, fences *[]transfer.Leg) (left int) {
+	for queue := []transfer.Event{ev}; len(queue) > 0; queue = queue[1:] {
+		for _, eff := range e.m.Step(e.now, queue[0]) {
+			switch eff := eff.(type) {
+			case transfer.MakePlan:
+				queue = append(queue, transfer.Planned{Leg: eff.Leg, Seg: eff.Seg, Transport: "local", Slices: 1, Bytes: 10})
+			case transfer.Fence:
+				if eff.Leg.End == transfer.Producer {
+					*fences = append(*fences, eff.Leg)
+				} else {
+					queue = append(queue, transfer.Fenced{Leg: eff.Leg})
+				}
+			case transfer.SessionOrphaned:
+				left += len(eff.Keep)
+			}
+		}
+	}
+	return left
+}
+
 // TestWhatADeadEngineLeavesIsLookedAtOnce: however many of its finished offers outlive it, and however many others were withdrawn while they
 // were taken, and end one after the other when it is gone.
 func TestWhatADeadEngineLeavesIsLookedAtOnce(t *testing.T) {
@@ -89,25 +93,7 @@ func TestWhatADeadEngineLeavesIsLookedAtOnce(t *testing.T) {
 				e.step(transfer.LayoutSet{Session: id, Layout: arena(t, taken+1)})
 			}
 			var fences []transfer.Leg
-			step := func(ev transfer.Event) (left int) { // bytes are on their way until their fence, and that takes its time at the engine
-				for queue := []transfer.Event{ev}; len(queue) > 0; queue = queue[1:] {
-					for _, eff := range e.m.Step(e.now, queue[0]) {
-						switch eff := eff.(type) {
-						case transfer.MakePlan:
-							queue = append(queue, transfer.Planned{Leg: eff.Leg, Seg: eff.Seg, Transport: "local", Slices: 1, Bytes: 10})
-						case transfer.Fence:
-							if eff.Leg.End == transfer.Producer {
-								fences = append(fences, eff.Leg)
-							} else {
-								queue = append(queue, transfer.Fenced{Leg: eff.Leg})
-							}
-						case transfer.SessionOrphaned:
-							left += len(eff.Keep)
-						}
-					}
-				}
-				return left
-			}
+			step := func(ev transfer.Event) int { return e.slowly(ev, &fences) }
 			offer := func(key string, block uint32) uint64 {
 				return e.submit(1, &transfer.OfferOp{Key: []byte(key), Token: anyToken, Sealed: true, Consumers: 2, Blocks: blocksOf(block, 10)})
 			}

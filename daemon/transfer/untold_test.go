@@ -54,8 +54,8 @@ func TestWhatFailsWithTheDaemonIsNotReported(t *testing.T) {
 	}
 }
 
-// TestAnItemThatComesWhileTheDaemonEndsGoesBack: its home might not hear that it was received, and the client is not told that it was.
-func TestAnItemThatComesWhileTheDaemonEndsGoesBack(t *testing.T) {
+// newFinding is a receiving end whose get has found an item of node b's, and the grant with which b has it sent.
+func newFinding(t *testing.T) (*asking, *transfer.MsgGrant) {
 	a := newAsking(t, transfer.Endpoint)
 	a.step(1, transfer.Submit{Session: 1, UserData: 1, Op: &transfer.BindOp{Kind: transfer.BindRecv, Name: "p", Peer: "b"}})
 	a.step(1, transfer.Submit{Session: 1, UserData: 2, Op: &transfer.GetOp{
@@ -64,10 +64,16 @@ func TestAnItemThatComesWhileTheDaemonEndsGoesBack(t *testing.T) {
 	l := arena(t, 4)
 	a.hears(layoutMsg(l))
 	a.hears(&transfer.MsgFound{Xfer: a.xfer, Home: 1, Item: 1, Bytes: 10, Capacity: 10, Key: []byte("i"), Token: anyToken, Taken: true})
-	a.hears(&transfer.MsgGrant{
+	return a, &transfer.MsgGrant{
 		Xfer: a.xfer, Incarnation: 1, Engine: "p", Transport: "tcp", Last: true, Slices: 1, Bytes: 10,
 		Ranks: []transfer.RankRef{{Digest: l.Digest()}}, Blocks: blocksOf(0, 10),
-	})
+	}
+}
+
+// TestAnItemThatComesWhileTheDaemonEndsGoesBack: its home might not hear that it was received, and the client is not told that it was.
+func TestAnItemThatComesWhileTheDaemonEndsGoesBack(t *testing.T) {
+	a, grant := newFinding(t)
+	a.hears(grant)
 	leg := transfer.Leg{Peer: "b", Epoch: 1, Xfer: a.xfer, End: transfer.Consumer}
 	a.step(2, transfer.Planned{Leg: leg, Slices: 1, Bytes: 10})
 	a.step(2, transfer.SliceLanded{Key: transfer.SliceKey{Leg: leg}})
@@ -92,22 +98,12 @@ func TestAnItemThatComesWhileTheDaemonEndsGoesBack(t *testing.T) {
 // TestAnItemIsNotBegunWhileTheDaemonStops: its home might not hear how it ended.
 func TestAnItemIsNotBegunWhileTheDaemonStops(t *testing.T) {
 	for _, stops := range []bool{false, true} {
-		a := newAsking(t, transfer.Endpoint)
-		a.step(1, transfer.Submit{Session: 1, UserData: 1, Op: &transfer.BindOp{Kind: transfer.BindRecv, Name: "p", Peer: "b"}})
-		a.step(1, transfer.Submit{Session: 1, UserData: 2, Op: &transfer.GetOp{
-			Target: 1, Match: transfer.MatchNext, Room: 10, Timeout: transfer.Second, Blocks: blocksOf(0, 10),
-		}})
-		l := arena(t, 4)
-		a.hears(layoutMsg(l))
-		a.hears(&transfer.MsgFound{Xfer: a.xfer, Home: 1, Item: 1, Bytes: 10, Capacity: 10, Key: []byte("i"), Token: anyToken, Taken: true})
+		a, grant := newFinding(t)
 		if stops {
 			a.step(2, transfer.Drain{Stop: true})
 		}
 		begun := false
-		for _, e := range a.m.Step(2, transfer.PeerMsg{Node: "b", Epoch: 1, Msg: &transfer.MsgGrant{
-			Xfer: a.xfer, Incarnation: 1, Engine: "p", Transport: "tcp", Last: true, Slices: 1, Bytes: 10,
-			Ranks: []transfer.RankRef{{Digest: l.Digest()}}, Blocks: blocksOf(0, 10),
-		}}) {
+		for _, e := range a.m.Step(2, transfer.PeerMsg{Node: "b", Epoch: 1, Msg: grant}) {
 			_, plans := e.(transfer.MakePlan)
 			begun = begun || plans
 		}
