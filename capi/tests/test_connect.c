@@ -155,13 +155,15 @@ static void refused(void)
 
 static struct fake *waits; /* for what it is to answer */
 static pthread_t caller;
+static int64_t time_over; /* of the caller's call */
 
 static void stand_still(int sig)
 {
 	int was = errno;
 
 	(void)sig;
-	poll(NULL, 0, 200);
+	while (kv_now() < time_over)
+		poll(NULL, 0, 10);
 	errno = was;
 }
 
@@ -180,11 +182,12 @@ static void unread(void)
 	struct fake_conf conf = { .silent = true };
 	struct sigaction act = { .sa_handler = stand_still };
 	struct fake *f = waits = fake_start(&conf);
-	struct kvpipe_connect_opts o = WORKER(.socket = fake_path(f), .timeout_ns = 200 * KV_MS);
+	struct kvpipe_connect_opts o = WORKER(.socket = fake_path(f), .timeout_ns = KV_SEC);
 	kvpipe_t *kv;
 	pthread_t other;
 
 	caller = pthread_self();
+	time_over = kv_now() + 1100 * KV_MS;
 	CHECK_INT(sigaction(SIGUSR1, &act, NULL), 0);
 	CHECK_INT(pthread_create(&other, NULL, interrupt, NULL), 0);
 	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_BUSY, "rank 0 of instance i1 has a session");
