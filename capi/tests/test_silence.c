@@ -162,7 +162,8 @@ static void unread(void)
 	pthread_mutex_lock(&kv->lock); /* the helper comes no further than here, once it is awake */
 	kv->helper.ping_end = 0;
 	kv_event_signal(kv->helper.wake);
-	for (struct pollfd p = { .fd = kv->helper.wake, .events = POLLIN }; poll(&p, 1, 0) > 0;)
+	struct pollfd p = { .fd = kv->helper.wake, .events = POLLIN };
+	for (int64_t end = kv_now() + KV_SEC; poll(&p, 1, 0) > 0 && kv_now() < end;) /* if it was awake already, it does not see this */
 		sched_yield();
 	fake_ack(f, seq, 0, 0, NULL);
 	pthread_mutex_unlock(&kv->lock);
@@ -206,9 +207,6 @@ static void unread_answer(void)
 		while ((seq = __atomic_load_n(&asked, __ATOMIC_ACQUIRE)) == 0)
 			sched_yield();
 		pthread_mutex_lock(lock);
-		kv_event_signal(kv->helper.wake);
-		for (struct pollfd p = { .fd = kv->helper.wake, .events = POLLIN }; poll(&p, 1, 0) > 0;)
-			sched_yield();
 		fake_ack(f, seq, 0, 0, NULL);
 		bool fair = kv_now() < a.deadline;
 		while (kv_now() < a.deadline + 100 * KV_MS)
