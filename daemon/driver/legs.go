@@ -117,7 +117,23 @@ func (d *Driver) expect(e transfer.Expect) {
 		})
 		return
 	}
+	if why := homely(t, e.Leg.Peer); why != "" {
+		d.answer(transfer.SliceLanded{
+			Key:   transfer.SliceKey{Leg: e.Leg, Seg: e.Seg},
+			Cause: transfer.Cause{Reason: transfer.Unavailable, Text: fmt.Sprintf("node %q chose transport %q, by which it cannot send: %s", e.Leg.Peer, e.Transport, why)},
+		})
+		return
+	}
 	t.Expect(transport.Job{Key: transfer.SliceKey{Leg: e.Leg, Seg: e.Seg}, Plan: seg.plan, Mem: seg})
+}
+
+// homely says why nothing can ever come from a peer by a transport that serves this node alone; "": it is another one.
+// That a channel has just ended is no such reason: the machine is about to hear of it, and knows what to make of it.
+func homely(t transport.Transport, peer string) string {
+	if peer == "" || !t.Probe("").OK {
+		return ""
+	}
+	return t.Probe(peer).Reason
 }
 
 func (d *Driver) post(e transfer.Post) {

@@ -7,6 +7,8 @@ import (
 
 	"github.com/kvpipe/kvpipe/daemon/plan"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/daemon/transport"
+	"github.com/kvpipe/kvpipe/daemon/transport/local"
 )
 
 // answers returns what an effect is answered with, by a driver without transports.
@@ -38,6 +40,23 @@ func TestNothingMovesWithoutATransport(t *testing.T) {
 	sent := answers(t, d, transfer.Post{Keys: []transfer.SliceKey{key}, Transport: "rdma"}).(transfer.SliceSent)
 	if sent.Key != key || sent.Cause.Reason != transfer.Unavailable {
 		t.Errorf("%+v", sent)
+	}
+}
+
+// TestAPeerCannotChooseWhatServesOneNodeAlone: nothing would come, and the take would wait for its deadline.
+func TestAPeerCannotChooseWhatServesOneNodeAlone(t *testing.T) {
+	carrier, err := local.New(local.Config{Workers: 1, Sink: new(sinkTo)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = carrier.Close() }()
+	d := New(Config{Sessions: &clients{}, PlanInline: 1 << 20, Transports: []transport.Transport{carrier}})
+	rank, blocks := oneBlock(t)
+	key := transfer.SliceKey{Leg: transfer.Leg{Peer: "b", Xfer: 1, End: transfer.Consumer}}
+	answers(t, d, transfer.MakePlan{Leg: key.Leg, Producer: rank, Consumer: rank, Src: blocks, Dst: blocks})
+	landed := answers(t, d, transfer.Expect{Leg: key.Leg, Transport: "local"}).(transfer.SliceLanded)
+	if landed.Key != key || landed.Cause.Reason != transfer.Unavailable || !strings.Contains(landed.Cause.Text, `node "b" chose transport "local"`) {
+		t.Errorf("%+v", landed)
 	}
 }
 
