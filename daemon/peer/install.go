@@ -47,12 +47,13 @@ func (m *Manager) install(c *channel, lostEpoch uint64) (err error) {
 // same time, the one dialed by the node whose name sorts first stays, if both were accepted before either side heard of
 // that. A channel that this node dialed stays in any case when the other side's Hello comes: that side said it before it
 // answered the Hello of old, and so has old too, perhaps with takes under way. With certificates a node knows whom it has
-// dialed and does not dial twice. When insecure, it finds out too late, so a channel that is up stays.
+// dialed and does not dial twice. When insecure, it finds out too late, so of two that one node dialed the one that is
+// up stays.
 func (m *Manager) keeps(old, c *channel) bool {
-	if m.cfg.Insecure && old.isUp() {
-		return true
+	if old.dialed == c.dialed {
+		return m.cfg.Insecure && old.isUp()
 	}
-	return old.dialed != c.dialed && (old.dialed || m.cfg.Node > c.node)
+	return old.dialed || m.cfg.Node > c.node
 }
 
 // uninstall forgets c, which ended because of cause, if it is still the node's channel.

@@ -3,6 +3,8 @@ package peer
 import (
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"testing"
 
 	"github.com/kvpipe/kvpipe/daemon/peer/peerpb"
@@ -54,6 +56,61 @@ func TestAHelloThatComesLateEndsNothing(t *testing.T) {
 	}
 }
 
+// TestOfChannelsThatCrossTheSameStaysAtBothEnds also where nodes are insecure and have no data links, so that each of the
+// two is up as soon as it is there: that of the node whose name sorts first.
+func TestOfChannelsThatCrossTheSameStaysAtBothEnds(t *testing.T) {
+	for name, stays := range map[string]string{"a": "theirs", "c": "its own"} {
+		b := newCluster(t).node("b", func(c *Config) { c.Insecure, c.Streams = true, 0 })
+		var theirs *raw
+		hello := func(change func(*peerpb.Hello)) []byte {
+			h := &peerpb.Hello{ProtoMin: ProtoMin, ProtoMax: ProtoMax, Node: name, Incarnation: 9, Version: "raw"}
+			change(h)
+			out, err := appendHello(nil, h)
+			if err != nil {
+				t.Error(err)
+			}
+			return out
+		}
+		ended := make(chan struct{})
+		addr := rawListener(t, func(conn net.Conn) { // hears the Hello of b, and has said one of its own before it answers
+			if _, err := io.ReadFull(conn, make([]byte, len(plainControl))); err != nil {
+				t.Error(err)
+			}
+			if _, err := readHello(newFrames(conn)); err != nil {
+				t.Error(err)
+			}
+			theirs = rawDial(t, b.addr, nil, "")
+			theirs.write(append([]byte(plainControl), hello(func(*peerpb.Hello) {})...))
+			var err error
+			if theirs.hello, err = readHello(theirs.in); err != nil {
+				t.Error(err)
+				return
+			}
+			wait(b, func(e transfer.PeerUp) bool { return e.Epoch == theirs.hello.Epoch })
+			_, _ = conn.Write(hello(func(h *peerpb.Hello) { h.Epoch, h.LinkSecret = 5, secret32 }))
+			_, _ = io.Copy(io.Discard, conn)
+			close(ended)
+		})
+		b.Reload(map[string]string{name: addr}, b.cfg.Allow)
+		b.Dial(name)
+		up := wait(b, func(e transfer.PeerUp) bool { return len(e.Hints) > 0 })
+		switch stays {
+		case "theirs":
+			<-ended
+			if up.Epoch != theirs.hello.Epoch || epochOf(b, name) != up.Epoch {
+				t.Errorf("node %q: channel %d is up, and %d is there, want %d", name, up.Epoch, epochOf(b, name), theirs.hello.Epoch)
+			}
+		default:
+			if up.Epoch != 5 || epochOf(b, name) != 5 {
+				t.Errorf("node %q: channel %d is up, and %d is there, want that of b", name, up.Epoch, epochOf(b, name))
+				break
+			}
+			theirs.closed()
+		}
+		b.Close()
+	}
+}
+
 // TestWhichOfTwoChannelsStays: both nodes must decide alike. A channel that is not up yet has no claim of its own.
 func TestWhichOfTwoChannelsStays(t *testing.T) {
 	for _, c := range []struct {
@@ -72,8 +129,11 @@ func TestWhichOfTwoChannelsStays(t *testing.T) {
 		{true, false, true, false, "a", true},
 		{true, false, false, true, "a", false},
 		{true, false, false, false, "a", false},
-		{true, true, false, true, "a", true},
-		{true, true, false, false, "a", true},
+		{true, true, false, true, "a", false},
+		{true, true, false, true, "c", true},
+		{true, true, true, false, "a", true},
+		{true, true, false, false, "a", true}, // a node that is insecure knows too late whom it has dialed
+		{true, true, true, true, "a", true},
 	} {
 		m := &Manager{cfg: Config{Node: c.node, Insecure: c.insecure}}
 		old, newer := &channel{m: m, node: "b", dialed: c.dialed}, &channel{m: m, node: "b", dialed: c.again}
