@@ -16,7 +16,7 @@ type warning struct {
 
 // warningKinds are values of a label. "listen" and "metrics" are for the addresses of these keys at which nobody can
 // connect.
-var warningKinds = []string{"listen", "metrics", "insecure", "data_plain", "certificate", "state", "nics"}
+var warningKinds = []string{"listen", "metrics", "insecure", "data_plain", "certificate", "state", "nics", "peers"}
 
 // warnings returns those that status shows, with the certificate that it shows.
 func (v view) warnings(c *admin.Certificate) (out []warning) {
@@ -44,6 +44,9 @@ func (v view) warnings(c *admin.Certificate) (out []warning) {
 	}
 	if err := v.sessions.Forgetful(); err != nil {
 		out = append(out, warning{"state", fmt.Sprintf("sessions cannot be remembered for a restart: %v", err)})
+	}
+	for _, node := range v.peers.Namesakes() {
+		out = append(out, warning{"peers", node})
 	}
 	return append(out, v.nicWarnings()...)
 }

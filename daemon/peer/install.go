@@ -29,6 +29,7 @@ func (m *Manager) install(c *channel, lostEpoch uint64) (err error) {
 		return &duplicateError{node: c.node, by: m.cfg.Node}
 	}
 	m.channels[c.node] = c
+	other := m.meet(c)
 	m.stats.Opened++
 	if m.lost[c.node] != 0 || old != nil && old.isUp() {
 		m.stats.Reconnects++
@@ -37,6 +38,7 @@ func (m *Manager) install(c *channel, lostEpoch uint64) (err error) {
 		m.remember(old) // its links may still be on their way
 	}
 	m.mu.Unlock()
+	m.warnOfNamesake(c, other)
 	if old != nil {
 		old.close(transfer.Cause{Reason: transfer.PeerGone, Text: fmt.Sprintf("node %q opened a new channel", c.node)}, false)
 	}

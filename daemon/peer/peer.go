@@ -99,6 +99,7 @@ type Manager struct {
 	wayless   damper.Each // by node
 	linkless  damper.Each // by node
 	lossy     damper.Each // by node
+	namesakes damper.Each // by node
 	rough     rough
 	suspect   chan struct{} // wakes the judge
 	judged    atomic.Int64  // clock: when it was last called
@@ -110,6 +111,7 @@ type Manager struct {
 	reloaded chan struct{}       // closed when nodes and allow are replaced
 	channels map[string]*channel // by node
 	lost     map[string]uint64   // by node: epoch of its last channel that is known to be over
+	met      map[string]*history // by node
 	dialing  map[target]*dial
 	pace     map[string]*backoff // by address, or forbidden address
 	stats    Stats
@@ -171,7 +173,7 @@ func New(cfg Config) (*Manager, error) {
 	}
 	m := &Manager{
 		cfg: cfg, log: cfg.Log, born: time.Now(), nodes: cfg.Nodes, allow: unmapped(cfg.Allow),
-		channels: map[string]*channel{}, lost: map[string]uint64{}, dialing: map[target]*dial{}, pace: map[string]*backoff{},
+		channels: map[string]*channel{}, lost: map[string]uint64{}, met: map[string]*history{}, dialing: map[target]*dial{}, pace: map[string]*backoff{},
 	}
 	m.suspect, m.reloaded = make(chan struct{}, 1), make(chan struct{})
 	m.ctx, m.cancel = context.WithCancel(context.Background())

@@ -29,7 +29,7 @@ type Status struct {
 	Transports  []string
 	Since       time.Time
 	RTT         time.Duration
-	Problem     string // the last failure
+	Problem     string // the last failure, or that another node has the same name
 }
 
 // Snapshot lists configured and connected peers, in no order.
@@ -38,13 +38,15 @@ func (m *Manager) Snapshot() ([]Status, Stats) {
 	defer m.mu.Unlock()
 	var out []Status
 	for _, c := range m.channels {
-		out = append(out, c.status())
+		s := c.status()
+		s.Problem = m.namesake(c.node)
+		out = append(out, s)
 	}
 	for name, addr := range m.nodes {
 		if m.channels[name] != nil || name == m.cfg.Node {
 			continue
 		}
-		s := Status{Node: name, Address: addr, State: "down"}
+		s := Status{Node: name, Address: addr, State: "down", Problem: m.namesake(name)}
 		if m.dialing[target{addr, name}] != nil {
 			s.State = "dialing"
 		}
