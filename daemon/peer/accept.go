@@ -131,7 +131,13 @@ func (m *Manager) sort(ctx context.Context, tcp *net.TCPConn) (*channel, error) 
 
 // alertAccessDenied is a fatal TLS alert. It tells a peer that dials an insecure daemon with TLS what is wrong, instead
 // of only hanging up.
-var alertAccessDenied = []byte{21, 3, 3, 0, 2, 2, 49}
+var alertAccessDenied = fatal(49)
+
+// alertInternalError is what a server says that has no certificate to show (RFC 8446, 6.2).
+const alertInternalError = 80
+
+// fatal returns a TLS record with a fatal alert.
+func fatal(alert byte) []byte { return []byte{21, 3, 3, 0, 2, 2, alert} }
 
 func (m *Manager) sortSecure(ctx context.Context, tcp *net.TCPConn, conn net.Conn) (c *channel, err error) {
 	secured, node, err := m.secure(ctx, conn, false, alpnControl, alpnData)

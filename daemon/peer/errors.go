@@ -80,6 +80,8 @@ func tlsError(what string, err error) error {
 		return final(transfer.Denied, "%s: %v", what, err)
 	case errors.As(err, &plain):
 		return final(transfer.Denied, "%s: no TLS there (%v): is it a kvpiped, and does it run insecure?", what, err)
+	case errors.As(err, &op) && op.Op == "remote error" && op.Err.Error() == tls.AlertError(alertInternalError).Error():
+		return final(transfer.Unavailable, "%s: the peer has no certificate that it could show; its log says why (%v)", what, op.Err)
 	case errors.As(err, &op) && op.Op == "remote error":
 		return final(transfer.Denied, "%s: the peer refuses this node's certificate, or runs insecure; its log says more (%v)", what, op.Err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -199,6 +200,20 @@ func TestTLSAndPlainDoNotMix(t *testing.T) {
 	if _, st := secure.Snapshot(); st.Malformed != 1 || st.Refused != 1 {
 		t.Errorf("%+v", st)
 	}
+}
+
+// TestWhoHasNoCertificateSaysSoToWhoDials: either log says what is wrong. Who only hung up could be anything.
+func TestWhoHasNoCertificateSaysSoToWhoDials(t *testing.T) {
+	cl := newCluster(t)
+	bare, err := pki.Open(filepath.Join(cl.dir, pki.CAFile), "/none/b.crt", "/none/b.key", "b")
+	if err == nil {
+		t.Fatal("a certificate where there is none")
+	}
+	a, b := cl.node("a", nil), cl.node("b", func(c *Config) { c.Identity = bare })
+	a.knows(b)
+	fails(t, a, "b", transfer.Unavailable, "the peer has no certificate that it could show")
+	a.warns("peer cannot be reached peer=b address=" + b.addr + " error=TLS handshake: the peer has no certificate")
+	b.warns("this daemon has no certificate to show to peers: tls.cert")
 }
 
 func TestSomethingElseThanAPeerIsRefused(t *testing.T) {

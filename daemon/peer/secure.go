@@ -19,6 +19,9 @@ func (m *Manager) secure(ctx context.Context, conn net.Conn, client bool, protos
 		return nil, "", final(transfer.Unavailable, "this daemon has no certificate to show to peers: set tls.ca, tls.cert and tls.key, and restart it: a reload does not take them over")
 	}
 	if err := m.cfg.Identity.Ready(); err != nil {
+		if !client {
+			_, _ = conn.Write(fatal(alertInternalError)) // instead of only hanging up
+		}
 		return nil, "", final(transfer.Unavailable, "this daemon has no certificate to show to peers: %v", err)
 	}
 	if err := m.cfg.Identity.Valid(); client && err != nil { // the accepting side leaves it to the peer to refuse the certificate
