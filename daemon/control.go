@@ -27,6 +27,8 @@ func (d *Daemon) openAdmin() error {
 	if err != nil {
 		return fmt.Errorf("admin: %w", err)
 	}
+	l.SetUnlinkOnClose(false) // by its path: closeAdmin looks whose it is by then
+	d.adminMade, _ = os.Lstat(d.cfg.Admin)
 	d.adminSocket = pulse.Listen(l)
 	d.admin = admin.New(view{d}, d.errorLog())
 	d.metrics = metrics.New(view{d}.metrics)
@@ -109,11 +111,16 @@ func (d *Daemon) serveMetrics() error {
 }
 
 func (d *Daemon) closeAdmin() {
+	// The file first, while nobody takes this daemon for one that died. If it was removed before, it may be another one's.
+	if at, err := os.Lstat(d.cfg.Admin); err == nil && os.SameFile(at, d.adminMade) {
+		_ = os.Remove(d.cfg.Admin)
+	}
+	d.adminMade = nil
 	if d.admin != nil {
 		_ = d.admin.Close()
 	}
 	if d.adminSocket != nil {
-		_ = d.adminSocket.Close() // removes the file, too, but only once: another daemon may have made its own by now
+		_ = d.adminSocket.Close()
 	}
 	if d.webServer != nil {
 		_ = d.webServer.Close()

@@ -49,7 +49,7 @@ func TestTwoDaemonsStartAtOnce(t *testing.T) {
 	}
 }
 
-// TestAnEndRemovesNobodyElsesAdminSocket: who starts while another ends keeps what it has made.
+// TestAnEndRemovesNobodyElsesAdminSocket: who has made one in the place of another's, whose file was gone, keeps it. An end removes its own.
 func TestAnEndRemovesNobodyElsesAdminSocket(t *testing.T) {
 	cfg, open := made(t)
 	d, err := open()
@@ -57,15 +57,27 @@ func TestAnEndRemovesNobodyElsesAdminSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = d.release() }()
-	_ = d.adminSocket.Close()
+	if err := os.Remove(cfg.Admin); err != nil {
+		t.Fatal(err)
+	}
 	next, err := sys.ListenPrivate(cfg.Admin)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer next.Close()
 	d.closeListeners()
 	if !sys.Taken(cfg.Admin) {
 		t.Error("the next one's socket is gone")
+	}
+	_ = next.Close()
+	if err := d.release(); err != nil {
+		t.Error(err)
+	}
+	if d, err = open(); err != nil {
+		t.Fatal(err)
+	}
+	d.closeListeners()
+	if _, err := os.Lstat(cfg.Admin); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("its own: %v", err)
 	}
 }
 

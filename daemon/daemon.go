@@ -68,6 +68,7 @@ type Daemon struct {
 	metrics    *metrics.Collector
 
 	adminSocket, web *pulse.Listener // of admin and metrics; web is nil when off
+	adminMade        os.FileInfo     // the admin socket's file
 	webServer        *http.Server
 	crowd            crowd // of web
 
