@@ -3,7 +3,11 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"net"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -101,4 +105,27 @@ func TestLate(t *testing.T) {
 		t.Error(err)
 	}
 	closed(l, ended)
+}
+
+// TestWhoHasAPortIsSaidAsLongAsItHasIt: status has the reason of the last try, and what to do, as the log has that of the first.
+func TestWhoHasAPortIsSaidAsLongAsItHasIt(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	d := &Daemon{log: slog.New(slog.DiscardHandler)}
+	l, err := d.port("listen", taken.Addr().String(), "give another one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	first := d.closed.problems()
+	if len(first) != 1 || !strings.Contains(first[0].text, fmt.Sprintf("(PID %d): give another one", os.Getpid())) {
+		t.Errorf("%q", first)
+	}
+	l.Listener.(*late).open()
+	if again := d.closed.problems(); !slices.Equal(again, first) {
+		t.Errorf("%q, want %q", again, first)
+	}
 }

@@ -80,20 +80,13 @@ func (d *Daemon) port(key, addr, fix string) (*pulse.Listener, error) {
 	if err == nil {
 		return pulse.Listen(l), nil
 	}
-	level, unknown := slog.LevelError, unnamed(err, addr)
-	switch zone := missing(addr); {
-	case unknown && !d.opts.Dev:
-		err = fmt.Errorf("%s: the name in %q cannot be looked up: give an address, or see to the name: %w", key, addr, err)
-	case zone != "":
+	level, unknown, absent := slog.LevelError, unnamed(err, addr), missing(addr) != ""
+	err = closedFor(key, addr, fix, err)
+	switch {
+	case absent:
 		level = slog.LevelWarn // as for any address that is not there yet
-		err = fmt.Errorf("%s: this node has no interface %q yet: nobody can connect there until it has: %w", key, zone, err)
-	case !errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("%s: %w", key, err)
-	default:
-		err = fmt.Errorf("%s: %q is in use%s: %s: %w", key, addr, usedBy(addr), fix, err)
-		if d.opts.Dev {
-			return nil, err
-		}
+	case d.opts.Dev, !unknown && !errors.Is(err, syscall.EADDRINUSE):
+		return nil, err
 	}
 	at := net.Addr(name(addr))
 	if !unknown {
@@ -105,7 +98,7 @@ func (d *Daemon) port(key, addr, fix string) (*pulse.Listener, error) {
 	}
 	p := listenLate(at, key == "listen", func(why error) {
 		if why != nil {
-			d.closed.shut(key, fmt.Errorf("%s: %w", key, why))
+			d.closed.shut(key, closedFor(key, addr, fix, why))
 			return
 		}
 		d.closed.open(key)
@@ -114,6 +107,19 @@ func (d *Daemon) port(key, addr, fix string) (*pulse.Listener, error) {
 	d.log.Log(context.Background(), level, "nobody can connect here yet; the rest of the daemon runs, and tries again", "address", addr, "error", err)
 	d.closed.shut(key, err)
 	return pulse.Listen(p), nil
+}
+
+// closedFor says why nobody can connect at the address of a key, and what to do.
+func closedFor(key, addr, fix string, err error) error {
+	switch zone := missing(addr); {
+	case unnamed(err, addr):
+		return fmt.Errorf("%s: the name in %q cannot be looked up: give an address, or see to the name: %w", key, addr, err)
+	case zone != "":
+		return fmt.Errorf("%s: this node has no interface %q yet: nobody can connect there until it has: %w", key, zone, err)
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("%s: %q is in use%s: %s: %w", key, addr, usedBy(addr), fix, err)
+	}
+	return fmt.Errorf("%s: %w", key, err)
 }
 
 // unnamed reports whether an error says that the host's name in an address cannot be looked up.
