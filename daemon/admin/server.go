@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"path"
 	"slices"
 	"time"
 )
@@ -57,10 +58,23 @@ func New(src Source, complaints *log.Logger) *Server {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(OpenAPI)
 	})
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		answer(w, nil, &Failure{Code: http.StatusNotFound, Message: "no " + r.Method + " " + r.URL.Path, Hint: "GET /v1/openapi.json lists what there is"})
+	mux.HandleFunc("/", nothing)
+	return &Server{http.Server{Handler: literal(mux), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, ErrorLog: complaints}}
+}
+
+// literal has mux see paths as they are alone: of //v1/status it would answer HTML, with another path to ask for.
+func literal(mux *http.ServeMux) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p := r.URL.Path; p != path.Clean(p) {
+			nothing(w, r)
+			return
+		}
+		mux.ServeHTTP(w, r)
 	})
-	return &Server{http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, ErrorLog: complaints}}
+}
+
+func nothing(w http.ResponseWriter, r *http.Request) {
+	answer(w, nil, &Failure{Code: http.StatusNotFound, Message: "no " + r.Method + " " + r.URL.Path, Hint: "GET /v1/openapi.json lists what there is"})
 }
 
 // ServeHTTP answers one request, whoever accepted it.

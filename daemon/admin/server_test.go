@@ -85,6 +85,10 @@ func TestErrors(t *testing.T) {
 		want               admin.Error
 	}{
 		{good, "GET", "/v1/nothing", "", 404, admin.Error{Error: "no GET /v1/nothing", Hint: "GET /v1/openapi.json lists what there is"}},
+		{good, "GET", "/v1//status", "", 404, admin.Error{Error: "no GET /v1//status", Hint: "GET /v1/openapi.json lists what there is"}},
+		{good, "GET", "/v1/x/../status", "", 404, admin.Error{Error: "no GET /v1/x/../status", Hint: "GET /v1/openapi.json lists what there is"}},
+		{good, "POST", "/v1/./drain", "", 404, admin.Error{Error: "no POST /v1/./drain", Hint: "GET /v1/openapi.json lists what there is"}},
+		{good, "GET", "/v1/status/", "", 404, admin.Error{Error: "no GET /v1/status/", Hint: "GET /v1/openapi.json lists what there is"}},
 		{good, "DELETE", "/v1/status", "", 404, admin.Error{Error: "no DELETE /v1/status", Hint: "GET /v1/openapi.json lists what there is"}},
 		{good, "GET", "/v1/drain", "", 404, admin.Error{Error: "no GET /v1/drain", Hint: "GET /v1/openapi.json lists what there is"}},
 		{good, "GET", "/v1/explain?peer=nobody", "", 404, admin.Error{Error: `peer "nobody" is not known (known: decode-1)`, Hint: "kvpipectl peers lists what is known"}},
