@@ -257,8 +257,20 @@ func (d *Daemon) shutDown() {
 }
 
 // Drain makes the daemon refuse new operations and returns once those in flight have ended. kvpipectl drain calls it
-// before a node is taken out of service.
-func (d *Daemon) Drain(ctx context.Context) error { return d.drainFor(ctx, transfer.Drain{}) }
+// before a node is taken out of service. The log says who asked, since a drained daemon looks well and serves nobody.
+func (d *Daemon) Drain(ctx context.Context) error {
+	says := []any{"node", d.cfg.Node}
+	if by, known := admin.Caller(ctx); known {
+		says = append(says, "uid", by.UID, "pid", by.PID)
+	}
+	d.log.Info("draining: no new operations are accepted until the daemon is started again", says...)
+	if err := d.drainFor(ctx, transfer.Drain{}); err != nil {
+		d.log.Warn("draining: the end was not waited for", append(says, "error", err)...)
+		return err
+	}
+	d.log.Info("drained: nothing is in flight", says...)
+	return nil
+}
 
 func (d *Daemon) drainFor(ctx context.Context, how transfer.Drain) error {
 	d.mu.Lock()

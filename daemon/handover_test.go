@@ -2,13 +2,16 @@ package daemon
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -281,6 +284,24 @@ func TestDrain(t *testing.T) {
 		t.Fatalf("drained (%v) while a take is in flight", err)
 	default:
 	}
+	who := fmt.Sprintf(" node=a uid=%d pid=%d", os.Getuid(), os.Getpid())
+	logs := func(record string) {
+		t.Helper()
+		eventually(t, "the log has "+record, func() bool { return strings.Contains(n.log.String(), record) })
+	}
+	logs(`level=INFO msg="draining: no new operations are accepted until the daemon is started again"` + who)
+	impatient, leave := context.WithCancel(t.Context())
+	left := make(chan error, 1)
+	go func() {
+		_, err := n.ctl.Post(impatient, "drain", url.Values{}, struct{}{})
+		left <- err
+	}()
+	eventually(t, "it is asked twice", func() bool { return strings.Count(n.log.String(), `msg="draining: no new`) == 2 })
+	leave()
+	if err := <-left; !errors.Is(err, context.Canceled) {
+		t.Errorf("a drain that is not waited for: %v", err)
+	}
+	logs(`level=WARN msg="draining: the end was not waited for"` + who)
 	consumer.do(&transfer.CancelOp{Target: running})
 	limit := time.NewTimer(patience)
 	defer limit.Stop()
@@ -292,4 +313,5 @@ func TestDrain(t *testing.T) {
 	case <-limit.C:
 		t.Error("not drained after the last take ended")
 	}
+	logs(`level=INFO msg="drained: nothing is in flight"` + who)
 }

@@ -16,6 +16,8 @@ import (
 	"path"
 	"slices"
 	"time"
+
+	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
 // OpenAPI describes the interface; GET /v1/openapi.json serves it.
@@ -59,7 +61,24 @@ func New(src Source, complaints *log.Logger) *Server {
 		_, _ = w.Write(OpenAPI)
 	})
 	mux.HandleFunc("/", nothing)
-	return &Server{http.Server{Handler: literal(mux), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, ErrorLog: complaints}}
+	return &Server{http.Server{Handler: literal(mux), ConnContext: withCaller, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, ErrorLog: complaints}}
+}
+
+type callerKey struct{}
+
+func withCaller(ctx context.Context, conn net.Conn) context.Context {
+	if u, ok := conn.(*net.UnixConn); ok {
+		if by, err := sys.PeerCred(u); err == nil {
+			return context.WithValue(ctx, callerKey{}, by)
+		}
+	}
+	return ctx
+}
+
+// Caller returns who made the request of that context. False: it is not known.
+func Caller(ctx context.Context) (by sys.Cred, known bool) {
+	by, known = ctx.Value(callerKey{}).(sys.Cred)
+	return by, known
 }
 
 // literal has mux see paths as they are alone: of //v1/status it would answer HTML, with another path to ask for.
