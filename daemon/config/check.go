@@ -15,6 +15,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/kvpipe/kvpipe/daemon/peer/pki"
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
@@ -57,7 +58,7 @@ const maxSocket = 96
 
 // checkPlaces looks at names, paths and addresses.
 func (c *Config) checkPlaces(p *problems) {
-	p.name("node", c.Node)
+	c.name(p, "node", c.Node)
 	for key, v := range map[string]string{"socket": c.Socket, "admin": c.Admin} {
 		if !strings.HasPrefix(v, "/") || len(v) > maxSocket {
 			p.add(key, "%q: give an absolute path of at most %d bytes (unix sockets may have 107, and the daemon needs some for a moment)", v, maxSocket)
@@ -94,7 +95,7 @@ func (c *Config) checkPlaces(p *problems) {
 		}
 	}
 	for name, addr := range c.Peers.Nodes {
-		p.name("peers.nodes", name)
+		c.name(p, "peers.nodes", name)
 		if err := dialed(addr); err != nil {
 			p.add("peers.nodes."+name, "%q: give host:port (%v)", addr, err)
 		}
@@ -116,11 +117,13 @@ func (c *Config) named() int {
 	return len(c.Node) + len(":") + len(port)
 }
 
-// name checks a node's name.
-func (p *problems) name(key, v string) {
+// name checks a node's name. Where peers authenticate each other, it has to be one that a certificate can have.
+func (c *Config) name(p *problems, key, v string) {
 	odd := func(r rune) bool { return r == ':' || r == '/' || invisible(r) }
 	if v == "" || len(v) > 255 || strings.ContainsFunc(v, odd) {
 		p.add(key, "%q: give a name of 1 to 255 printable characters without spaces, colons or slashes", v)
+	} else if !c.Insecure && c.TLS != (TLS{}) && pki.CheckName(v) != nil {
+		p.add(key, "%q: no certificate can have this name: give one of ASCII characters without backslashes that does not begin with a dot", v)
 	}
 }
 

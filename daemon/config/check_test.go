@@ -22,13 +22,17 @@ func TestCheckAccepts(t *testing.T) {
 		"insecure peers": func(c *Config) {
 			c.Insecure, c.TLS, c.Listen, c.Peers.Nodes = true, TLS{}, "off", map[string]string{"b": "127.0.0.2:1"}
 		},
-		"the longest lease for all": func(c *Config) { c.Offers.DefaultLease = c.Offers.MaxLease },
-		"no peers at all":           func(c *Config) { c.TLS, c.Listen = TLS{}, "off" },
-		"only dials":                func(c *Config) { c.Listen, c.Peers.Nodes = "off", map[string]string{"b": "b:1"} },
-		"a long name":               func(c *Config) { c.Node = strings.Repeat("n", 122) },
-		"a longer name":             func(c *Config) { c.Node, c.Advertise = strings.Repeat("n", 255), "n:1" },
-		"and one address":           func(c *Config) { c.Node, c.Listen = strings.Repeat("n", 255), "10.0.0.1:7650" },
-		"or none":                   func(c *Config) { c.Node, c.TLS, c.Listen = strings.Repeat("n", 255), TLS{}, "off" },
+		"a name that no certificate has": func(c *Config) {
+			c.Insecure, c.TLS, c.Listen, c.Node, c.Peers.Nodes = true, TLS{}, "127.0.0.1:0", "é", map[string]string{".b": "127.0.0.2:1"}
+		},
+		"nor does one without peers need one": func(c *Config) { c.TLS, c.Listen, c.Node = TLS{}, "off", "é" },
+		"the longest lease for all":           func(c *Config) { c.Offers.DefaultLease = c.Offers.MaxLease },
+		"no peers at all":                     func(c *Config) { c.TLS, c.Listen = TLS{}, "off" },
+		"only dials":                          func(c *Config) { c.Listen, c.Peers.Nodes = "off", map[string]string{"b": "b:1"} },
+		"a long name":                         func(c *Config) { c.Node = strings.Repeat("n", 122) },
+		"a longer name":                       func(c *Config) { c.Node, c.Advertise = strings.Repeat("n", 255), "n:1" },
+		"and one address":                     func(c *Config) { c.Node, c.Listen = strings.Repeat("n", 255), "10.0.0.1:7650" },
+		"or none":                             func(c *Config) { c.Node, c.TLS, c.Listen = strings.Repeat("n", 255), TLS{}, "off" },
 		"some NICs": func(c *Config) {
 			c.NICAllow, c.NICDeny, c.GIDIndex = []string{"eth0", "mlx5_*", "ens[12]f?np0"}, []string{"eth0.7"}, 3
 		},
@@ -55,6 +59,9 @@ func TestCheckRefuses(t *testing.T) {
 	}{
 		{func(c *Config) { c.Node = "" }, `node: "": give a name of 1 to 255 printable characters without spaces, colons or slashes`},
 		{func(c *Config) { c.Node = "a:1" }, `node: "a:1": give a name of 1 to 255 printable characters without spaces, colons or slashes`},
+		{func(c *Config) { c.Node = "é" }, `node: "é": no certificate can have this name: give one of ASCII characters without backslashes that does not begin with a dot`},
+		{func(c *Config) { c.Node = ".n" }, `node: ".n": no certificate can have this name: give one of ASCII characters without backslashes that does not begin with a dot`},
+		{func(c *Config) { c.Peers.Nodes = map[string]string{`a\b`: "b:1"} }, `peers.nodes: "a\\b": no certificate can have this name: give one of ASCII characters without backslashes that does not begin with a dot`},
 		{func(c *Config) { c.TLS.Key = "n.key" }, `tls.key: "n.key": give an absolute path`},
 		{func(c *Config) { c.Socket = "s" }, `socket: "s": give an absolute path of at most 96 bytes (unix sockets may have 107, and the daemon needs some for a moment)`},
 		{func(c *Config) { c.Admin = long }, `admin: "` + long + `": give an absolute path of at most 96 bytes (unix sockets may have 107, and the daemon needs some for a moment)`},

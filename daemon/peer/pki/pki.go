@@ -129,13 +129,19 @@ func Renew(dir, name string, before time.Time, life time.Duration) error {
 	return writePEM(filepath.Join(dir, CAFile), "CERTIFICATE", 0o644, all...)
 }
 
+// maxFileName is how long a file's name may be (NAME_MAX).
+const maxFileName = 255
+
 // IssueNode makes NAME.crt and NAME.key in out, signed by the CA in dir, valid for the node's name and for hosts (names
 // or addresses). It replaces an existing certificate of that name. The certificate ends with the CA's at the latest.
 func IssueNode(dir, out, node string, hosts []string, life time.Duration) error {
-	if err := checkName(node); err != nil {
+	if err := CheckName(node); err != nil {
 		return err
 	}
-	if cert, _ := NodeFiles("", node); cert == CAFile { // wherever out is: the CA's certificate is copied beside the node's
+	switch cert, _ := NodeFiles("", node); {
+	case len(cert) > maxFileName:
+		return fmt.Errorf("node name %q of %d bytes: give one of at most %d, for the names of its files", node, len(node), maxFileName-len(filepath.Ext(cert)))
+	case cert == CAFile: // wherever out is: the CA's certificate is copied beside the node's
 		return fmt.Errorf("node name %q: its files would be %s and %s, which are the CA's: give the node another name", node, CAFile, CAKeyFile)
 	}
 	cas, caKey, err := loadCA(dir)

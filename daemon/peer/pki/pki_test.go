@@ -178,6 +178,15 @@ func TestIssueNodeRefusesWhatCannotWork(t *testing.T) {
 	says(t, "no certificate", IssueNode(dir, dir, "a", nil, time.Hour), CAFile, "no certificate in it")
 }
 
+// TestALongNameHasFiles, or is said to be too long for them.
+func TestALongNameHasFiles(t *testing.T) {
+	dir := newCA(t)
+	name := strings.Repeat("n", 251)
+	issue(t, dir, dir, name, time.Hour)
+	open(t, dir, name)
+	says(t, "longer", IssueNode(dir, dir, strings.Repeat("n", 252), nil, time.Hour), "of 252 bytes: give one of at most 251, for the names of its files")
+}
+
 // TestANodeDoesNotReplaceTheCA: a node of that name would take the place of the only key that signs for the cluster.
 func TestANodeDoesNotReplaceTheCA(t *testing.T) {
 	dir := newCA(t)

@@ -22,14 +22,14 @@ func NodeName(c *x509.Certificate) (string, error) {
 	if len(c.DNSNames) == 0 {
 		return "", fmt.Errorf("certificate %q has no DNS name that could name a node", c.Subject)
 	}
-	if err := checkName(c.DNSNames[0]); err != nil {
+	if err := CheckName(c.DNSNames[0]); err != nil {
 		return "", fmt.Errorf("certificate %q: %w", c.Subject, err)
 	}
 	return c.DNSNames[0], nil
 }
 
-// checkName refuses what cannot be a node's name or part of a file's name.
-func checkName(node string) error {
+// CheckName refuses what cannot be a node's name in a certificate, or part of a file's name.
+func CheckName(node string) error {
 	if node == "" || len(node) > 255 || strings.HasPrefix(node, ".") || strings.ContainsFunc(node, func(r rune) bool {
 		return r <= ' ' || r == 0x7f || r > 0x7e || strings.ContainsRune(`:/\`, r)
 	}) {
