@@ -100,7 +100,7 @@ func (m *Manager) attempt(d *dial, t target) {
 	switch {
 	case fresh: // its end will say whether it lasted
 	case err == nil || errors.Is(err, errSelf):
-		m.answered(t.addr)
+		m.answered(t)
 	default:
 		m.slower(t, err)
 	}

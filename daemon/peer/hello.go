@@ -166,8 +166,13 @@ func (m *Manager) greet(ctx context.Context, tcp *net.TCPConn, t target) (*chann
 	return c, m.install(c, 0)
 }
 
+// otherError says that another node answers at the address of a configured one.
+type otherError struct{ *finalError }
+
+func (e *otherError) Unwrap() error { return e.finalError }
+
 func wrongNode(node, want string) error {
-	return final(transfer.Denied, "node %q answers there, not %q: correct peers.nodes", node, want)
+	return &otherError{finally(transfer.Denied, "node %q answers there, not %q: correct peers.nodes", node, want)}
 }
 
 // certain replaces what the other side says about names by what its certificate says. If there is none, its word counts,

@@ -34,13 +34,17 @@ func forbidden(addr string) string { return addr + notAllowed }
 
 const notAllowed = " forbidden"
 
+// mistaken is the key in pace under which a configured node rests at whose address another one answers, which is no
+// fault of that one: it may be configured with this address, too.
+func (t target) mistaken() string { return t.addr + " not " + t.node }
+
 // paces returns what holds up the attempts at a target. The caller holds mu.
 func (m *Manager) paces(t target) (all []*backoff) {
-	keys := []string{t.addr}
+	own := t.mistaken()
 	if t.node == "" {
-		keys = append(keys, forbidden(t.addr))
+		own = forbidden(t.addr)
 	}
-	for _, k := range keys {
+	for _, k := range []string{t.addr, own} {
 		if p := m.pace[k]; p != nil {
 			all = append(all, p)
 		}
@@ -85,22 +89,23 @@ func (m *Manager) outlived(c *channel, cause transfer.Cause) {
 	switch age := time.Since(c.since); {
 	case m.closed:
 	case age >= m.cfg.young && c.dialed:
-		m.answered(c.addr)
+		m.answered(target{c.addr, c.node})
 	case age >= m.cfg.young:
-		m.answered(m.nodes[c.node])
+		m.answered(target{m.nodes[c.node], c.node})
 	case c.dialed:
 		m.slower(target{addr: c.addr, node: c.node}, errors.New(cause.Text))
 	}
 }
 
-// answered forgets the failures of an address, but not which of several addresses said nothing: that one would use up
+// answered forgets the failures of a node at an address, but not which of several addresses said nothing: that one would use up
 // all the time again whenever an idle channel is reopened. The caller holds mu.
-func (m *Manager) answered(addr string) {
-	p := m.pace[addr]
-	delete(m.pace, addr)
-	delete(m.pace, forbidden(addr))
+func (m *Manager) answered(t target) {
+	p := m.pace[t.addr]
+	delete(m.pace, t.addr)
+	delete(m.pace, forbidden(t.addr))
+	delete(m.pace, t.mistaken())
 	if p != nil && p.muted != "" {
-		m.pace[addr] = &backoff{wait: firstWait, muted: p.muted}
+		m.pace[t.addr] = &backoff{wait: firstWait, muted: p.muted}
 	}
 }
 
@@ -108,9 +113,14 @@ func (m *Manager) answered(addr string) {
 // node it logs a failure that is new or another one; clients that named an address are told themselves. The caller
 // holds mu.
 func (m *Manager) slower(t target, err error) {
-	addr, key, no := t.addr, t.addr, (*forbiddenError)(nil)
-	if t.node == "" && errors.As(err, &no) {
+	addr, key, no, other := t.addr, t.addr, (*forbiddenError)(nil), (*otherError)(nil)
+	switch {
+	case t.node == "" && errors.As(err, &no):
 		key = forbidden(addr)
+	case t.node != "" && errors.As(err, &other):
+		key = t.mistaken()
+	default:
+		delete(m.pace, t.mistaken())
 	}
 	p := m.pace[key]
 	if p == nil {

@@ -49,7 +49,11 @@ func ofAll(errs []error) error {
 		return errors.New(oneLine(all.Error()))
 	}
 	errors.As(all, &fin)
-	return finally(fin.cause.Reason, "%v", all)
+	why, other := finally(fin.cause.Reason, "%v", all), (*otherError)(nil)
+	if !slices.ContainsFunc(errs, func(err error) bool { return !errors.As(err, &other) }) {
+		return &otherError{why}
+	}
+	return why
 }
 
 // reachAt is reach for one address; more counts it and those still to come. To connect it has its share of the time,

@@ -122,6 +122,38 @@ func TestAHintOutsideAllowHoldsUpNobodyElse(t *testing.T) {
 	met(a, b)
 }
 
+// TestAWrongAddressOfOneNodeHoldsUpNoOther: the address of a node that is gone may be another one's by now, which is
+// configured with it, too. That one is dialed at once, and nothing is said of it.
+func TestAWrongAddressOfOneNodeHoldsUpNoOther(t *testing.T) {
+	eachMode(t, func(t *testing.T, cl *cluster, change func(*Config)) {
+		a := cl.node("a", change)
+		a.cfg.DialMax = time.Hour
+		b := cl.node("b", change)
+		a.Reload(map[string]string{"b": b.addr, "gone": b.addr}, nil)
+		began := time.Now()
+		for range 3 {
+			fails(t, a, "gone", transfer.Denied, `node "b" answers there, not "gone"`)
+		}
+		if took := time.Since(began); took < firstWait/2+firstWait {
+			t.Errorf("three failures within %s: no pauses", took)
+		}
+		problems := map[string]string{}
+		all, _ := a.Snapshot()
+		for _, p := range all {
+			problems[p.Node] = p.Problem
+		}
+		if problems["b"] != "" || !strings.Contains(problems["gone"], `node "b" answers there`) {
+			t.Errorf("problems %q, want one of the node that is gone alone", problems)
+		}
+		a.Manager.mu.Lock()
+		if held := a.paces(target{b.addr, "b"}); len(held) != 0 {
+			t.Errorf("b has to wait: %+v", *held[0])
+		}
+		a.Manager.mu.Unlock()
+		met(a, b)
+	})
+}
+
 // TestAnOddNameHoldsUpNobody: a client chooses its hints, and none of them is a word for something else here.
 func TestAnOddNameHoldsUpNobody(t *testing.T) {
 	cl := newCluster(t)

@@ -46,11 +46,12 @@ func (m *Manager) Snapshot() ([]Status, Stats) {
 		if m.channels[name] != nil || name == m.cfg.Node {
 			continue
 		}
-		s := Status{Node: name, Address: addr, State: "down", Problem: m.namesake(name)}
-		if m.dialing[target{addr, name}] != nil {
+		t := target{addr, name}
+		s := Status{Node: name, Address: addr, State: "down"}
+		if m.dialing[t] != nil {
 			s.State = "dialing"
 		}
-		if p := m.pace[addr]; p != nil {
+		for _, p := range m.paces(t) {
 			s.Problem = p.problem
 		}
 		out = append(out, s)
