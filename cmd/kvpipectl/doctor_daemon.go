@@ -157,7 +157,11 @@ func peerFix(p admin.Peer) string {
 		return "start kvpiped on " + p.Node + ", and see that it listens on " + p.Address + " (kvpipectl status there)"
 	case strings.Contains(text, "no such host"), strings.Contains(text, "lookup"), strings.Contains(text, "answers there"):
 		return "mend the address of " + p.Node + " under [peers.nodes] in kvpiped.toml"
-	case strings.Contains(text, "certificate"), strings.Contains(text, "tls"):
+	case strings.Contains(text, "the peer has no certificate"):
+		return "mend the certificate of " + p.Node + ": kvpipectl doctor there says what is wrong with it"
+	case strings.Contains(text, "two nodes are called"):
+		return "give one of the two another name (node in its kvpiped.toml), and a certificate of that name (kvpipectl certs node)"
+	case strings.Contains(text, "certificate"), strings.Contains(text, "no tls there"):
 		return "both nodes need certificates of the same CA: compare ca.crt on both, and run kvpipectl doctor on " + p.Node
 	case strings.Contains(text, "timeout"), strings.Contains(text, "unreachable"), strings.Contains(text, "no route"):
 		return "open TCP to " + p.Address + " from here (firewall, network policy), and see that " + p.Node + " is up"
