@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -104,7 +105,11 @@ func (n *nics) follow(before, now *nic.Inventory) {
 		}
 	}
 	if now.State != before.State {
-		n.log.Warn("NICs: what is known has changed", "state", now.State, "reason", now.Reason)
+		level := slog.LevelWarn
+		if now.State == nic.Complete {
+			level = slog.LevelInfo // all is well again
+		}
+		n.log.Log(context.Background(), level, "NICs: what is known has changed", "state", now.State, "reason", now.Reason)
 	}
 	n.warnMissing(before, now)
 	if !slices.Equal(usable(rules, before), usable(rules, now)) { // changes of containers' links do not count

@@ -50,6 +50,19 @@ func TestNICsThatAreNotThere(t *testing.T) {
 	}
 }
 
+// TestNICsThatAreKnownAgainAreNoWarning: that some are not is one.
+func TestNICsThatAreKnownAgainAreNoWarning(t *testing.T) {
+	n := start(t, "a", t.TempDir(), nil)
+	known, unknown := &nic.Inventory{State: nic.Complete}, &nic.Inventory{State: nic.Unknown, Reason: "no netlink"}
+	n.nics.follow(known, unknown)
+	n.nics.follow(unknown, known)
+	for _, want := range []string{`level=WARN msg="NICs: what is known has changed" state=unknown`, `level=INFO msg="NICs: what is known has changed" state=complete`} {
+		if !strings.Contains(n.log.String(), want) {
+			t.Errorf("the log lacks %s", want)
+		}
+	}
+}
+
 // RDMA devices are shown with the GIDs that would be chosen, or why none is.
 func TestRDMADevicesAreShown(t *testing.T) {
 	sys := t.TempDir()
