@@ -135,6 +135,13 @@ func (m *Manager) greet(ctx context.Context, tcp *net.TCPConn, t target) (*chann
 	if t.node != "" && node != "" && node != t.node {
 		return nil, wrongNode(node, t.node)
 	}
+	if node != "" {
+		over, err := m.greetAlone(ctx, node)
+		if err != nil {
+			return nil, err
+		}
+		defer over()
+	}
 	if old := m.channelOf(node); old != nil {
 		old.prod()
 		return nil, &duplicateError{node: node} // found by another name
@@ -164,6 +171,33 @@ func (m *Manager) greet(ctx context.Context, tcp *net.TCPConn, t target) (*chann
 	c.links.told = own
 	c.addr = t.addr
 	return c, m.install(c, 0)
+}
+
+// greetAlone waits until no other attempt is between Hello and answer with that node. Two hints can lead to one node at
+// the same time. It would keep the channel of the Hello that it heard last, and this node that of the answer that it
+// heard last: perhaps the other one, and then both would end. The caller calls over when it has its answer.
+func (m *Manager) greetAlone(ctx context.Context, node string) (over func(), err error) {
+	for {
+		m.mu.Lock()
+		other := m.greeting[node]
+		if other == nil {
+			mine := make(chan struct{})
+			m.greeting[node] = mine
+			m.mu.Unlock()
+			return func() {
+				m.mu.Lock()
+				delete(m.greeting, node)
+				m.mu.Unlock()
+				close(mine)
+			}, nil
+		}
+		m.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("hello: another attempt waits for the answer: %w", ctx.Err())
+		}
+	}
 }
 
 // otherError says that another node answers at the address of a configured one.

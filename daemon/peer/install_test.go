@@ -1,11 +1,14 @@
 package peer
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/peer/peerpb"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
@@ -108,6 +111,55 @@ func TestOfChannelsThatCrossTheSameStaysAtBothEnds(t *testing.T) {
 			theirs.closed()
 		}
 		b.Close()
+	}
+}
+
+// TestTwoHintsThatLeadToOneNodeSayHelloOnce: it would keep the channel of the Hello that it heard last, and this node that
+// of the answer that it heard last.
+func TestTwoHintsThatLeadToOneNodeSayHelloOnce(t *testing.T) {
+	cl := newCluster(t)
+	id := cl.identity("b")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	a := cl.node("a", func(c *Config) { c.Streams = 0 })
+	a.Reload(map[string]string{"b": l.Addr().String()}, a.cfg.Allow)
+	comes := func() *tls.Conn { // with a certificate, and without a Hello so far
+		t.Helper()
+		conn, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		_ = conn.SetDeadline(time.Now().Add(patience))
+		s := tls.Server(conn, id.Config(alpnControl))
+		if err := s.Handshake(); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	hints := []string{"b", l.Addr().String()}
+	a.Dial(hints[0])
+	first := comes()
+	if _, err := readHello(newFrames(first)); err != nil {
+		t.Fatal(err)
+	}
+	a.Dial(hints[1])
+	second := comes()
+	b, err := appendHello(nil, &peerpb.Hello{ProtoMin: ProtoMin, ProtoMax: ProtoMax, Node: "b", Incarnation: 9, Version: "raw", Epoch: 5, LinkSecret: secret32})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.Write(b); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readHello(newFrames(second)); err == nil {
+		t.Fatal("a second Hello, before the answer to the first one")
+	}
+	for _, hint := range hints {
+		wait(a, func(e transfer.PeerUp) bool { return e.Epoch == 5 && slices.Contains(e.Hints, hint) })
 	}
 }
 

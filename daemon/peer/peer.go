@@ -113,7 +113,8 @@ type Manager struct {
 	lost     map[string]uint64   // by node: epoch of its last channel that is known to be over
 	met      map[string]*history // by node
 	dialing  map[target]*dial
-	pace     map[string]*backoff // by address, or forbidden address
+	greeting map[string]chan struct{} // by node: an attempt is between Hello and answer
+	pace     map[string]*backoff      // by address, or forbidden address
 	stats    Stats
 
 	lying struct { // channels with messages from Queue
@@ -173,7 +174,7 @@ func New(cfg Config) (*Manager, error) {
 	}
 	m := &Manager{
 		cfg: cfg, log: cfg.Log, born: time.Now(), nodes: cfg.Nodes, allow: unmapped(cfg.Allow),
-		channels: map[string]*channel{}, lost: map[string]uint64{}, met: map[string]*history{}, dialing: map[target]*dial{}, pace: map[string]*backoff{},
+		channels: map[string]*channel{}, lost: map[string]uint64{}, met: map[string]*history{}, dialing: map[target]*dial{}, greeting: map[string]chan struct{}{}, pace: map[string]*backoff{},
 	}
 	m.suspect, m.reloaded = make(chan struct{}, 1), make(chan struct{})
 	m.ctx, m.cancel = context.WithCancel(context.Background())
