@@ -36,8 +36,8 @@ func TestTwoDaemonsOfOneNameAreNoticed(t *testing.T) {
 	if p, all := problem(), a.Namesakes(); p != "" || len(all) != 0 {
 		t.Errorf("of restarts: %q, %q", p, all)
 	}
-	one, other := comes(100), comes(101)
-	one = comes(100)
+	comes(100)
+	other, one := comes(101), comes(100)
 	a.warns(fmt.Sprintf("peer=b address=%s other=%s", one, other))
 	if p := problem(); !strings.Contains(p, fmt.Sprintf("two daemons have its name, at %s and at %s", other, one)) {
 		t.Errorf("problem %q", p)
