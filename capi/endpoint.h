@@ -339,7 +339,7 @@ int kv_get_ask(struct kv_end *e, struct kv_get *g, const struct kv_ask *a, bool 
 int64_t kv_get_patience(int64_t deadline);
 /* Asks again, with room, for what needs it, as far as there is room (making the pool if there is none); then submits what is
  * queued. KV_LATER: the daemon took nothing for a second, as kvpipe_last_error() says; what is left waits for
- * the next call. Needs pump. */
+ * the next call. That the end is over is no error here: whoever looks next finds it, and why. Needs pump. */
 #define KV_LATER 1
 int kv_get_pump(struct kv_end *e, int64_t patience);
 bool kv_get_pumpable(struct kv_end *e); /* kv_get_pump() has something to do; needs lock */

@@ -293,8 +293,8 @@ int kv_get_pump(struct kv_end *e, int64_t patience)
 			err = ask_again(e);
 		}
 	}
-	if (err != 0 && e->over) /* it ended meanwhile, and its own reason says more */
-		err = kv_end_error(e, "get");
+	if (err != 0 && e->over) /* it ended meanwhile: the caller finds out why when it looks next */
+		err = 0;
 	kv_end_unlock(e);
 	return err;
 }

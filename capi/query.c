@@ -124,9 +124,9 @@ static int collect(struct kvpipe_query *q, kvpipe_msg_t **out, bool *again)
 	if (told)
 		return kv_err(KVPIPE_E_NOT_FOUND, "wait: the query's end was collected before");
 	err = kv_end_error(e, q->what);
+	q->told = err != 0 || now >= due(q);
 	if (err != 0)
 		return err;
-	q->told = now >= due(q);
 	*again = !q->told && kv_get_pumpable(e);
 	if (*again)
 		return 0;

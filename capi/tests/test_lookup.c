@@ -83,6 +83,25 @@ static void the_daemon_goes(void)
 	stop();
 }
 
+/* That is the end of every query, those included that nobody waited for; and of an end a query tells once. */
+static void the_daemon_goes_once(void)
+{
+	kvpipe_query_t *q[2];
+	kvpipe_msg_t *m;
+
+	start(1 << 16);
+	exchange_leave(x);
+	insert(1, NULL, 0, NULL);
+	for (int i = 0; i < 2; i++)
+		q[i] = ask(NULL, 0, NULL, KVPIPE_PREFIX);
+	for (int i = 0; i < 2; i++) {
+		CHECK_FAILS(kvpipe_query_wait(q[i], WAIT, &m), KVPIPE_E_RESTARTED, "open it again once the daemon is back");
+		CHECK_FAILS(kvpipe_query_wait(q[i], 0, &m), KVPIPE_E_NOT_FOUND, "collected before");
+		kvpipe_query_free(q[i]);
+	}
+	stop();
+}
+
 static void *wait_in_vain(void *arg)
 {
 	kvpipe_msg_t *m;
@@ -933,7 +952,7 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 		TEST(prefixes),  TEST(tokens_of_any_integers), TEST(threshold),   TEST(forgotten),
 		TEST(threads),   TEST(descriptors),            TEST(freed_while_closing), TEST(closed_while_a_put_waits),
-		TEST(forked),    TEST(the_daemon_goes),    TEST(the_daemon_stands_still), TEST(many_wait_while_it_stands), TEST(a_layout_is_refused), TEST(not_kept),
+		TEST(forked),    TEST(the_daemon_goes),    TEST(the_daemon_goes_once),  TEST(the_daemon_stands_still), TEST(many_wait_while_it_stands), TEST(a_layout_is_refused), TEST(not_kept),
 		TEST(over_without_the_daemon), TEST(put_without_the_daemon), TEST(a_put_hears_that_it_was_refused), TEST(a_put_that_gave_up_hears_nothing),
 		TEST(a_put_needs_room_beside_what_the_key_has),
 		TEST(of_lost_entries_the_number_is_told), TEST(more_than_the_daemon_takes), TEST(overdue_before_the_daemon_takes_it), TEST(few_at_a_time),
