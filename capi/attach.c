@@ -52,6 +52,14 @@ static enum kv_came apart(struct attempt *a)
 	return KV_AGAIN;
 }
 
+/* A daemon is there and has not answered. It is tried again. */
+static enum kv_came silent(struct attempt *a)
+{
+	a->reason = KVPIPE_E_UNAVAILABLE;
+	snprintf(a->text, sizeof(a->text), "the daemon of after the restart does not answer: " KV_LOOK);
+	return KV_AGAIN;
+}
+
 /* Sends a request and waits for its answer: an ACK, whose value goes to *value, or, to HELLO, a WELCOME, which stays in m with its
  * descriptors. */
 static enum kv_came exchange(struct attempt *a, uint16_t type, const void *body, size_t len, int fd, uint64_t *value)
@@ -63,11 +71,11 @@ static enum kv_came exchange(struct attempt *a, uint16_t type, const void *body,
 
 	int err = kv_ctl_send(a->sock, type, seq, body, len, fd, 0);
 	if (err != 0)
-		return err == -KVPIPE_E_QUOTA ? apart(a) : KV_AGAIN;
+		return err == -KVPIPE_E_QUOTA ? apart(a) : err == -KVPIPE_E_TIMEOUT ? silent(a) : KV_AGAIN;
 	for (;;) {
 		enum kv_came came = kv_helper_wait(a->kv, a->sock, end);
 		if (came != KV_CAME)
-			return came;
+			return came == KV_AGAIN ? silent(a) : came;
 		int got = kv_ctl_recv(a->sock, a->m, 0);
 		if (got < 0)
 			return a->m->full ? judge(a, KVPIPE_E_QUOTA, kv_why(EMFILE)) : KV_AGAIN;
@@ -207,6 +215,29 @@ static bool part(struct attempt *a, enum kv_came why)
 	return false;
 }
 
+/*
+ * Keeps the reason for calls that time out meanwhile: the advice to start a daemon would not help them. While a daemon has not
+ * fenced yet, the reason that it gave stands: that it is not done with the session, or does not answer, is no news.
+ */
+static void remember(kvpipe_t *kv, const struct attempt *a, enum kv_came came)
+{
+	if (kv->helper.nunfenced > 0 && came != KV_OVER)
+		return;
+	pthread_mutex_lock(&kv->lock);
+	kv->refused = a->reason;
+	if (kv->refused != 0)
+		memcpy(kv->refusal, a->text, sizeof(kv->refusal));
+	pthread_mutex_unlock(&kv->lock);
+}
+
+/* The same as soon as a daemon is there, unless the one before has said more: to wait for its answer takes longer than most calls do. */
+static void found(struct attempt *a)
+{
+	if (a->kv->refused == 0) /* the helper alone writes it */
+		remember(a->kv, a, silent(a));
+	a->reason = KVPIPE_OK;
+}
+
 static enum kv_came attempt(struct attempt *a)
 {
 	struct kv_paths paths = { .n = 1 };
@@ -220,6 +251,7 @@ static enum kv_came attempt(struct attempt *a)
 	int err = kv_dial(&paths, kv_now() + 50 * KV_MS, &a->sock, &path);
 	if (err != 0)
 		return kv_nobody(-a->sock) ? KV_AGAIN : apart(a);
+	found(a);
 	enum kv_came came = hello(a);
 	if (came == KV_CAME)
 		came = regions(a);
@@ -261,21 +293,6 @@ static int64_t pause_after(int64_t away)
 	most = most < 5 * KV_MS ? 5 * KV_MS : most > KV_SEC / 2 ? KV_SEC / 2 : most;
 	(void)kv_random(&r, sizeof(r));
 	return most / 2 + most / 2 * r / UINT16_MAX;
-}
-
-/*
- * Keeps the reason for calls that time out meanwhile: the advice to start a daemon would not help them. While a daemon has not
- * fenced yet, the reason that it gave stands: that it is not done with the session, or does not answer, is no news.
- */
-static void remember(kvpipe_t *kv, const struct attempt *a, enum kv_came came)
-{
-	if (kv->helper.nunfenced > 0 && came != KV_OVER)
-		return;
-	pthread_mutex_lock(&kv->lock);
-	kv->refused = a->reason;
-	if (kv->refused != 0)
-		memcpy(kv->refusal, a->text, sizeof(kv->refusal));
-	pthread_mutex_unlock(&kv->lock);
 }
 
 enum kv_came kv_reattach(kvpipe_t *kv, struct kv_message *m)

@@ -29,6 +29,36 @@ static void never(void)
 	fake_stop(f);
 }
 
+/* A next daemon that is there and says nothing is not one that is away: nobody is told to start another, neither when it has just come nor
+ * when it has been asked in vain. */
+static void silent(void)
+{
+	struct fake *f = first_daemon();
+	kvpipe_t *kv = fake_connect(f);
+	int64_t until = kv_now() + WAIT;
+	kvpipe_op_t open = offer_key(kv, "o", 0), op;
+	struct kvpipe_extend_opts x = KVPIPE_OPTS(kvpipe_extend_opts, .flags = KVPIPE_OP_SEALED);
+
+	await_seen(1);
+	fake_die(f);
+	while (kvpipe_connected(kv))
+		;
+	fake_pause(f, true);
+	fake_return(f);
+	do /* until the session has found it */
+		CHECK_INT(kvpipe_mem_unregister(kv, 1, 10 * KV_MS), -KVPIPE_E_UNAVAILABLE);
+	while (strstr(kvpipe_last_error(), "does not answer: is it stopped") == NULL && kv_now() < until);
+	CHECK_HAS(kvpipe_last_error(), "unregister: the daemon of after the restart does not answer");
+	op = take_key(kv, "t", 6 * KV_SEC); /* longer than it is asked once */
+	CHECK_FAILS(kvpipe_offer_extend(kv, open, &x, KV_MS), KVPIPE_E_TIMEOUT, "extend: the daemon of after the restart does not answer");
+	check_end(kv, op, KVPIPE_FAILED, KVPIPE_E_TIMEOUT, "the daemon of after the restart does not answer");
+	fake_pause(f, false);
+	await_seen(2);
+	CHECK_INT(kvpipe_connected(kv), 1);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
 /* A daemon that says goodbye because it stops is awaited like one that died. */
 static void stopping(void)
 {
@@ -843,7 +873,7 @@ static void released_by_the_daemons_end(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		TEST(never), TEST(stopping), TEST(stopping_slowly), TEST(extended_away), TEST(extended_in_vain), TEST(mute), TEST(refused), TEST(unreached), TEST(heard), TEST(unwatched),
+		TEST(never), TEST(silent), TEST(stopping), TEST(stopping_slowly), TEST(extended_away), TEST(extended_in_vain), TEST(mute), TEST(refused), TEST(unreached), TEST(heard), TEST(unwatched),
 		TEST(closed_on_the_way), TEST(closed_between_attempts),
 		TEST(taken_back_between_attempts), TEST(taken_back_late), TEST(taken_over_meanwhile), TEST(taken_back_before), TEST(dismissed_late), TEST(dismissed_and_closed), TEST(closed_before_the_fence),
 		TEST(smaller_quota), TEST(given_up_on_the_way), TEST(released_by_the_daemons_end), TEST(storm),
