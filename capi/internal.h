@@ -43,7 +43,7 @@
 #define KV_HOUR_NS (3600 * KV_SEC)   /* longest time of takes, watches and drops */
 #define KV_MONTH_NS (30ll * 86400 * KV_SEC) /* the daemon refuses longer times */
 #define KV_FOREVER_NS (30 * KV_SEC)  /* how long KVPIPE_FOREVER waits past an operation's deadline */
-#define KV_MAX_RECORDS 65536u        /* operations not yet given to kvpipe_op_free(), at most */
+#define KV_MAX_RECORDS 65536u        /* operations not yet given to kvpipe_op_free(), at most; and small ones that add to offers */
 #define KV_BUCKETS 1024u             /* of the table of operations */
 #define KV_NO_SLOT 0xffffffffu
 #define KV_TEXT 512u                 /* bytes of an error text, its NUL included */
@@ -475,7 +475,7 @@ struct kvpipe {
 	struct kv_op *unsent;   /* unless LIVE: the oldest that may have to be sent to the next daemon */
 	uint64_t life;          /* counts the daemons that the session has had */
 	pthread_cond_t back;    /* signals that state or told has changed, or that the sleeper has left */
-	uint32_t records, inflight;
+	uint32_t records, small, inflight; /* operations in the table, those of them that are internal, and those not released of the others */
 	uint32_t *slots;        /* free layer slots, a stack */
 	uint32_t nslots;
 	uint64_t seen;          /* atomic: completions taken off the ring, free-running */

@@ -59,11 +59,14 @@ int kv_op_insert(kvpipe_t *kv, struct kv_op *op, uint64_t *id)
 		if (kv->queued >= kv->rings.cq_entries)
 			return kv_err(KVPIPE_E_QUOTA, "%u completions were not collected: call kvpipe_poll() or kvpipe_wait()",
 				      kv->queued);
-		if (kv->records >= KV_MAX_RECORDS)
+		if (kv->records - kv->small >= KV_MAX_RECORDS)
 			return kv_err(KVPIPE_E_QUOTA,
 				      "%u operations are remembered, the limit is %u: give those that ended to kvpipe_op_free()",
-				      kv->records, KV_MAX_RECORDS);
+				      kv->records - kv->small, KV_MAX_RECORDS);
 		kv->inflight++;
+	} else if ((op->opcode == KVPIPE_OPCODE_EXTEND || op->opcode == KVPIPE_OPCODE_SEAL) && !op->again && kv->small >= KV_MAX_RECORDS) {
+		return kv_err(KVPIPE_E_QUOTA, "%u extensions and the like are not answered yet, the limit is %u: wait for the daemon, or withdraw offers",
+			      kv->small, KV_MAX_RECORDS);
 	}
 	op->id = ++kv->next_id;
 	op->state = KV_RUNNING;
@@ -79,6 +82,7 @@ int kv_op_insert(kvpipe_t *kv, struct kv_op *op, uint64_t *id)
 		kv->live = op;
 	kv->live_last = op;
 	kv->records++;
+	kv->small += op->internal;
 	kv_helper_before(kv, op->deadline);
 	if (id != NULL)
 		*id = op->id;
@@ -117,6 +121,7 @@ void kv_op_remove(kvpipe_t *kv, struct kv_op *op)
 	kv_note_drop(kv, &op->quarantine);
 	kv_note_drop(kv, &op->release);
 	kv->records--;
+	kv->small -= op->internal;
 	kv_op_destroy(op);
 }
 

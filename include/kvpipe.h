@@ -528,6 +528,7 @@ KVPIPE_API int kvpipe_offer_token(kvpipe_t *kv, kvpipe_op_t offer, void *token, 
  * Errors of extend and seal:
  *  - EXPIRED, or the reason for which the offer failed: it has ended (its lease ran out, it was withdrawn or
  *    consumed). The message names the offer and says how it ended.
+ *  - QUOTA: 65,536 extensions and seals of the session are not answered yet.
  *  - TIMEOUT, also without a daemon: the extension may be part of the offer all the same, or become so. Withdraw the
  *    offer before you write these blocks. */
 KVPIPE_API int kvpipe_offer_extend(kvpipe_t *kv, kvpipe_op_t offer, const struct kvpipe_extend_opts *opts, int64_t timeout_ns);

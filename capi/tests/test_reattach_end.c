@@ -128,6 +128,30 @@ static void extended_away(void)
 	fake_stop(f);
 }
 
+/* They are not kept without end, and those that are kept take no room from operations that the session may still begin. */
+static void extended_without_end(void)
+{
+	struct fake *f = first_daemon();
+	kvpipe_t *kv = fake_connect(f);
+	struct kvpipe_extend_opts x = KVPIPE_OPTS(kvpipe_extend_opts, .flags = KVPIPE_OP_SEALED);
+	kvpipe_op_t open = offer_key(kv, "o", 0), op;
+	uint32_t kept = 0;
+
+	await_seen(1);
+	fake_die(f);
+	while (kvpipe_connected(kv))
+		;
+	while (kept <= KV_MAX_RECORDS && kvpipe_offer_extend(kv, open, &x, KVPIPE_NOWAIT) == 0)
+		kept++;
+	CHECK_INT(kept, KV_MAX_RECORDS);
+	CHECK_FAILS(kvpipe_offer_extend(kv, open, &x, KVPIPE_NOWAIT), KVPIPE_E_QUOTA, "65536 extensions and the like are not answered yet, the limit is 65536");
+	CHECK_FAILS(kvpipe_offer_seal(kv, open, KV_SEC), KVPIPE_E_QUOTA, "wait for the daemon, or withdraw offers");
+	op = offer_key(kv, "p", 0);
+	CHECK_INT(kvpipe_cancel(kv, op, KVPIPE_NOWAIT, NULL), 0);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
 /* Of one whose caller was told that it did not come in time no later daemon hears: the blocks are others' by then. */
 static void extended_in_vain(void)
 {
@@ -873,7 +897,7 @@ static void released_by_the_daemons_end(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		TEST(never), TEST(silent), TEST(stopping), TEST(stopping_slowly), TEST(extended_away), TEST(extended_in_vain), TEST(mute), TEST(refused), TEST(unreached), TEST(heard), TEST(unwatched),
+		TEST(never), TEST(silent), TEST(stopping), TEST(stopping_slowly), TEST(extended_away), TEST(extended_without_end), TEST(extended_in_vain), TEST(mute), TEST(refused), TEST(unreached), TEST(heard), TEST(unwatched),
 		TEST(closed_on_the_way), TEST(closed_between_attempts),
 		TEST(taken_back_between_attempts), TEST(taken_back_late), TEST(taken_over_meanwhile), TEST(taken_back_before), TEST(dismissed_late), TEST(dismissed_and_closed), TEST(closed_before_the_fence),
 		TEST(smaller_quota), TEST(given_up_on_the_way), TEST(released_by_the_daemons_end), TEST(storm),
