@@ -267,7 +267,7 @@ void kv_end_unref(struct kv_end *e)
 		pthread_cond_destroy(&e->idle);
 		pthread_mutex_destroy(&e->pump);
 		pthread_mutex_destroy(&e->gate);
-	} else if (--e->refs != 0) { /* in a child there is nobody to lock out */
+	} else if (__atomic_sub_fetch(&e->refs, 1, __ATOMIC_ACQ_REL) != 0) { /* in a child, the gate may be held by a thread that is not here */
 		return;
 	}
 	kv_eops_drop(e);

@@ -288,8 +288,68 @@ static void parents_thread(void)
 	fake_stop(f);
 }
 
+/* A lookup buffer and its queries, which the child closes and frees in two threads of its own: each is gone once, and nothing stays. */
+static struct fake *buffer;
+static kvpipe_lookup_t *sel;
+static kvpipe_query_t *queries[2][6000];
+
+static void answer_cancels(struct fake *daemon, const struct kvpipe_sqe *e, const uint8_t *record)
+{
+	(void)record;
+	if (e->op == KVPIPE_OPCODE_CANCEL)
+		fake_end(daemon, e->user_data, KVPIPE_DONE, 0, 0);
+}
+
+static void *frees(void *half)
+{
+	for (size_t i = 0; i < KV_COUNT(queries[0]); i++)
+		kvpipe_query_free(((kvpipe_query_t **)half)[i]);
+	return NULL;
+}
+
+static void frees_beside_another(void)
+{
+	pthread_t thread;
+
+	CHECK(pthread_create(&thread, NULL, frees, queries[1]) == 0);
+	frees(queries[0]);
+	CHECK(pthread_join(thread, NULL) == 0);
+	kvpipe_lookup_close(sel);
+	CHECK_FREED(sel);
+	kvpipe_close(kv);
+}
+
+static void queries_of_the_parent(void)
+{
+	struct fake_conf conf = { .records = 1 << 20, .submission = answer_cancels };
+	struct kvpipe_lookup_opts opts = KVPIPE_OPTS(kvpipe_lookup_opts, .name = "l");
+	int err;
+
+	f = fake_start(NULL);
+	buffer = fake_start(&conf);
+	kv = fake_connect(f);
+	snprintf(kv->path, sizeof(kv->path), "%s", fake_path(buffer));
+	CHECK_INT(kvpipe_lookup_open(kv, &opts, &sel), 0);
+	for (size_t i = 0; i < KV_COUNT(queries); i++) {
+		for (size_t k = 0; k < KV_COUNT(queries[0]); k++) {
+			do /* the fake daemon may get no processor for a second */
+				err = kvpipe_lookup_select(sel, NULL, NULL, KVPIPE_EXACT, 600 * KV_SEC, &queries[i][k]);
+			while (err == -KVPIPE_E_TIMEOUT);
+			CHECK_INT(err, 0);
+		}
+	}
+	CHECK_INT(in_a_child(frees_beside_another), 0);
+	kvpipe_lookup_close(sel);
+	frees(queries[0]);
+	frees(queries[1]);
+	kvpipe_close(kv);
+	fake_stop(buffer);
+	fake_stop(f);
+}
+
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = { TEST(parents_handle), TEST(childs_end), TEST(childs_session), TEST(shared_lock), TEST(parents_thread) };
+	static const struct test tests[] = { TEST(parents_handle), TEST(childs_end), TEST(childs_session), TEST(shared_lock), TEST(parents_thread),
+					     TEST(queries_of_the_parent) };
 	return RUN(tests);
 }
