@@ -44,29 +44,40 @@ void kv_end_drop_made(struct kv_end *e)
 	e->region = 0;
 }
 
+int kv_end_make(struct kv_end *e, uint64_t bytes, uint64_t capacity)
+{
+	return kv_pool_new(bytes, kv_block_bytes(capacity), &e->made);
+}
+
+int kv_end_tell(struct kv_end *e, int64_t deadline)
+{
+	int err = tell(e, deadline);
+
+	if (err == 0) {
+		pthread_mutex_lock(&e->kv->lock);
+		e->pool = e->made;
+		e->made = NULL;
+		e->share = e->pool->nblocks / 8 * 3;
+		e->both = e->pool->nblocks / 2;
+		pthread_mutex_unlock(&e->kv->lock);
+	} else if (err != -KVPIPE_E_TIMEOUT && e->region == 0) { /* else the daemon may have it pinned: the next attempt uses it again */
+		kv_end_drop_made(e);
+	}
+	return err;
+}
+
 int kv_end_furnish(struct kv_end *e, uint64_t bytes, uint64_t capacity, int64_t deadline)
 {
 	int err;
 
 	if (e->made != NULL) {
 		err = answers(e, deadline);
+		if (err != 0 && err != -KVPIPE_E_TIMEOUT && e->region == 0)
+			kv_end_drop_made(e);
 	} else {
-		err = kv_pool_new(bytes, kv_block_bytes(capacity), &e->made);
+		err = kv_end_make(e, bytes, capacity);
 		int64_t least = kv_now() + KV_SEC; /* making large memory takes a while, which is not the daemon's fault */
 		deadline = deadline > least ? deadline : least;
 	}
-	if (err == 0)
-		err = tell(e, deadline);
-	if (err != 0) {
-		if (err != -KVPIPE_E_TIMEOUT && e->region == 0) /* else the daemon may have it pinned: the next attempt uses it again */
-			kv_end_drop_made(e);
-		return err;
-	}
-	pthread_mutex_lock(&e->kv->lock);
-	e->pool = e->made;
-	e->made = NULL;
-	e->share = e->pool->nblocks / 8 * 3;
-	e->both = e->pool->nblocks / 2;
-	pthread_mutex_unlock(&e->kv->lock);
-	return 0;
+	return err != 0 ? err : kv_end_tell(e, deadline);
 }

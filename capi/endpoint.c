@@ -110,10 +110,20 @@ static int bind_end(struct kv_end *e, const struct kv_end_opts *o, size_t peer_l
 	return over != 0 || err >= 0 ? over : err;
 }
 
-/* One attempt. *life: which of the parent's daemons it was made with. */
-static int attempt(kvpipe_t *parent, const struct kv_end_opts *o, struct kv_end *e, size_t peer_len, int64_t deadline, uint64_t *life)
+/* The memory of a home's arena takes as long as the kernel needs. That is not the daemon's time. */
+static int furnish(struct kv_end *e, int64_t *deadline)
 {
-	int err = connect_when_there(parent, o->what, deadline, life, &e->kv);
+	int64_t begun = kv_now();
+	int err = kv_end_make(e, kv_home_bytes(e->capacity), e->capacity);
+
+	*deadline = kv_after(*deadline, kv_now() - begun);
+	return err != 0 ? err : kv_end_tell(e, *deadline);
+}
+
+/* One attempt. *life: which of the parent's daemons it was made with. */
+static int attempt(kvpipe_t *parent, const struct kv_end_opts *o, struct kv_end *e, size_t peer_len, int64_t *deadline, uint64_t *life)
+{
+	int err = connect_when_there(parent, o->what, *deadline, life, &e->kv);
 
 	if (err != 0)
 		return err;
@@ -121,8 +131,8 @@ static int attempt(kvpipe_t *parent, const struct kv_end_opts *o, struct kv_end 
 	e->kv->end = e;
 	pthread_mutex_unlock(&e->kv->lock);
 	if (e->home)
-		err = kv_end_furnish(e, kv_home_bytes(e->capacity), e->capacity, deadline);
-	return err != 0 ? err : bind_end(e, o, peer_len, deadline);
+		err = furnish(e, deadline);
+	return err != 0 ? err : bind_end(e, o, peer_len, *deadline);
 }
 
 /* Whether the daemon has gone under an end that is being opened. One that refuses the end, or breaks the protocol, has not. */
@@ -151,14 +161,14 @@ static void start_over(struct kv_end *e, int64_t deadline)
 	e->bind = 0;
 }
 
-static int open_beside(kvpipe_t *parent, const struct kv_end_opts *o, struct kv_end *e, size_t peer_len, int64_t deadline)
+static int open_beside(kvpipe_t *parent, const struct kv_end_opts *o, struct kv_end *e, size_t peer_len, int64_t *deadline)
 {
 	for (uint64_t asked = 0, life = 0;; asked = life) {
 		int err = attempt(parent, o, e, peer_len, deadline, &life);
 		/* The same daemon is tried twice, as the parent may not have heard yet that it went; but not for ever. */
 		if (err == 0 || !left(e) || life == asked)
 			return err;
-		start_over(e, deadline);
+		start_over(e, *deadline);
 	}
 }
 
@@ -212,7 +222,7 @@ int kv_end_open(kvpipe_t *parent, const struct kv_end_opts *o, struct kv_end *e)
 	pthread_mutex_init(&e->gate, NULL);
 	pthread_mutex_init(&e->pump, NULL);
 	pthread_cond_init(&e->idle, NULL);
-	err = open_beside(parent, o, e, peer_len, deadline);
+	err = open_beside(parent, o, e, peer_len, &deadline);
 	if (err != 0) {
 		char why[KV_TEXT];
 		snprintf(why, sizeof(why), "%s", kvpipe_last_error());

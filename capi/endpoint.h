@@ -275,7 +275,10 @@ void kv_end_cancel(struct kv_end *e, uint64_t target, int64_t deadline);
 void kv_end_cancel_late(struct kv_end *e);
 
 /* ---- the arena of an end (arena.c) ---- */
-/* Makes the arena and sets the layout over it: once, and again after TIMEOUT. Needs pump, unless nobody knows the end yet. */
+/* Make the arena, and register it with the layout over it. Both need pump, unless nobody knows the end yet. */
+int kv_end_make(struct kv_end *e, uint64_t bytes, uint64_t capacity);
+int kv_end_tell(struct kv_end *e, int64_t deadline);
+/* Both: once, and again after TIMEOUT. However long the memory takes, the daemon has a second after that. */
 int kv_end_furnish(struct kv_end *e, uint64_t bytes, uint64_t capacity, int64_t deadline);
 void kv_end_drop_made(struct kv_end *e); /* frees what a failed attempt has left */
 

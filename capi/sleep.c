@@ -269,7 +269,9 @@ int kvpipe_mem_revalidate(kvpipe_t *kv, kvpipe_region_t region, int64_t timeout_
 
 	if (err != 0)
 		return err == 1 ? 0 : err;
+	int64_t begun = kv_now();
 	err = c.own ? populate(&c) : check_whole(&c);
+	c.deadline = kv_after(c.deadline, kv_now() - begun); /* the kernel's time is not the daemon's */
 	if (err == 0)
 		err = revalidate(&c);
 	if (err != 0 && c.own && c.r->invalid) /* nobody else changes that */

@@ -728,8 +728,9 @@ struct kvpipe_pipe_opts {
 
 /* Opens one end of a pipe on a session's node. *out is the caller's until kvpipe_pipe_close().
  *
- * Waits for this node's daemon alone, at most 5 s. If that daemon ends before it has answered, the call asks the
- * next one within the same time. Errors that only the sender's node can know come with the first recv.
+ * Waits for this node's daemon alone, at most 5 s, not counting the time the kernel needs to provide the memory of a
+ * sending end. If that daemon ends before it has answered, the call asks the next one within the same time. Errors
+ * that only the sender's node can know come with the first recv.
  *
  * Errors:
  *  - BUSY: the name already has a live sender (or receiver), or items of a sender that is gone still wait (the
