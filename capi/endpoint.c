@@ -59,6 +59,8 @@ static int connect_when_there(kvpipe_t *parent, const char *what, int64_t deadli
 {
 	for (;;) {
 		int err = kv_await_session(parent, what, deadline, life);
+		if (err == 0 && kv_now() >= deadline)
+			return kv_err(KVPIPE_E_TIMEOUT, "%s: " KV_UNASKED, what);
 		if (err == 0) {
 			err = connect_beside(parent, deadline, out);
 			if (err == -KVPIPE_E_UNAVAILABLE && kv_now() >= deadline) /* the parent's daemon is there, and silent */
@@ -96,6 +98,8 @@ static int bind_end(struct kv_end *e, const struct kv_end_opts *o, size_t peer_l
 		.strings = { { e->name, rec.name_len }, { o->token, o->token_len }, { o->peer, peer_len } },
 	};
 
+	if (kv_now() >= deadline)
+		return kv_end_says(e, KVPIPE_E_TIMEOUT, o->what, KV_UNASKED);
 	pthread_mutex_lock(&e->kv->lock);
 	struct kv_eop *op = kv_eop_new(e, KVPIPE_OPCODE_BIND);
 	pthread_mutex_unlock(&e->kv->lock);

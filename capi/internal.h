@@ -62,6 +62,8 @@ const char *kv_span(char to[32], int64_t ns);
 #define KV_PLURAL(n) ((n) == 1 ? "" : "s")
 /* What to check when the daemon is there but silent. */
 #define KV_LOOK "is it stopped, or short of CPU? its log and \"kvpipectl doctor\" say more"
+/* When it was this process that let the time go by. */
+#define KV_UNASKED "its time was over before the daemon was asked: call again"
 
 /* ---- errors, and cancellation (thread.c) ---- */
 /* Keeps the text for kvpipe_last_error() and returns -reason. */

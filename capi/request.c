@@ -149,7 +149,7 @@ int kv_request(kvpipe_t *kv, const char *what, uint64_t life, uint16_t type, con
 	bool waited = err == 0;
 	if (waited && !await_answer(kv, &p, deadline))
 		err = start < deadline ? kv_err(KVPIPE_E_TIMEOUT, "%s: the daemon does not answer within %s: " KV_LOOK, what, KV_SPAN(deadline - start))
-				       : kv_err(KVPIPE_E_TIMEOUT, "%s: its time was over before the daemon was asked: call again", what);
+				       : kv_err(KVPIPE_E_TIMEOUT, "%s: " KV_UNASKED, what);
 	unlink_pending(ctl, &p);
 	if (waited && err != 0 && type == KVPIPE_CTL_REGISTER)
 		leave_orphan(ctl, &p);

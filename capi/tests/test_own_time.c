@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls whose time goes by before they ask the daemon, as the kernel takes long to provide memory. */
+/* Calls whose time goes by before they ask the daemon, as the kernel takes long to provide memory, or as this process stands still. */
 #include "fakedaemon.h"
 #include "pipes.h"
 
@@ -79,8 +79,51 @@ static void woken(void)
 	fake_stop(f);
 }
 
+struct call {
+	kvpipe_t *kv;
+	kvpipe_pipe_t *tx;
+	int err;
+	char text[KV_TEXT];
+};
+
+static void *opens(void *arg)
+{
+	struct kvpipe_pipe_opts o = KVPIPE_OPTS(kvpipe_pipe_opts, .name = "p", .end = KVPIPE_SEND, .capacity = 4096);
+	struct call *c = arg;
+
+	c->err = kvpipe_pipe_open(c->kv, &o, &c->tx);
+	snprintf(c->text, sizeof(c->text), "%s", kvpipe_last_error());
+	return NULL;
+}
+
+/* A process that stood still until its call's time was over does not say of a daemon that it did not answer. */
+static void opened_too_late(void)
+{
+	struct fake_conf conf = { .submission = answer_in_a_while };
+	struct fake *parent = fake_start(NULL), *f = fake_start(&conf);
+	struct call c = { .kv = fake_connect(parent) };
+	pthread_t thread;
+
+	snprintf(c.kv->path, sizeof(c.kv->path), "%s", fake_path(f));
+	for (;;) {
+		pthread_mutex_lock(&c.kv->lock); /* where the call stands */
+		CHECK(pthread_create(&thread, NULL, opens, &c) == 0);
+		stand_still(KV_CALL_NS + 100 * KV_MS);
+		pthread_mutex_unlock(&c.kv->lock);
+		CHECK(pthread_join(thread, NULL) == 0);
+		if (c.err != 0)
+			break;
+		kvpipe_pipe_close(c.tx); /* the thread began late */
+	}
+	CHECK_INT(c.err, -KVPIPE_E_TIMEOUT);
+	CHECK_HAS(c.text, "pipe: its time was over before the daemon was asked: call again");
+	kvpipe_close(c.kv);
+	fake_stop(f);
+	fake_stop(parent);
+}
+
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = { TEST(opened), TEST(woken) };
+	static const struct test tests[] = { TEST(opened), TEST(woken), TEST(opened_too_late) };
 	return RUN(tests);
 }
