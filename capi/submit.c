@@ -102,12 +102,13 @@ static int wait_for_room(kvpipe_t *kv, uint8_t opcode, size_t size, int64_t dead
 	uint32_t seen = 0;
 
 	for (bool first = true;; first = false) {
+		bool last = !first && kv_now() >= deadline; /* before it looks: this process may have stood still */
 		pthread_mutex_lock(&kv->sq.lock);
 		int err = room(kv, opcode, size, off);
 		uint32_t waiting = kv->sq.tail - kv->sq.head, entries = kv->rings.sq_entries, arena = kv->rings.record_bytes;
 		bool moves = kv->sq.head != seen;
 		seen = kv->sq.head;
-		if (err >= 0 && (first || !moves || entries - waiting >= entries / 4 || kv_now() >= deadline))
+		if (err >= 0 && (first || !moves || entries - waiting >= entries / 4 || last))
 			return err;
 		if (err == -KVPIPE_E_BUSY)
 			kv_ring_bell(kv);
@@ -117,7 +118,7 @@ static int wait_for_room(kvpipe_t *kv, uint8_t opcode, size_t size, int64_t dead
 		err = meanwhile(kv);
 		if (err != 0)
 			return err;
-		if (kv_now() >= deadline)
+		if (last)
 			return kv_err(KVPIPE_E_BUSY,
 				      "the submission queue is full: %u of %u entries, record of %zu bytes in an arena of %u: try again later",
 				      waiting, entries, size, arena);

@@ -5,6 +5,7 @@
 #include "internal.h"
 
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #define TOKEN "0123456789abcdef"
@@ -341,6 +342,44 @@ static void full_queue(void)
 	fake_stop(f);
 }
 
+static kvpipe_op_t offered;
+
+static void *offers(void *kv)
+{
+	struct kvpipe_offer_opts o = KVPIPE_OPTS(kvpipe_offer_opts, .key = "k", .key_len = 1);
+
+	CHECK_INT(kvpipe_offer(kv, &o, &offered), 0);
+	return NULL;
+}
+
+/* A call that found the queue full and then stood still looks once more when its time is over: the daemon has gone on meanwhile. */
+static void room_meanwhile(void)
+{
+	struct fake_conf conf = { .sq = 4 };
+	struct fake *f = fake_start(&conf);
+	kvpipe_t *kv = fake_connect(f);
+	struct kvpipe_offer_opts o = KVPIPE_OPTS(kvpipe_offer_opts, .key = "k", .key_len = 1);
+	const struct timespec ts = { .tv_nsec = 3 * KV_ROOM_NS };
+	kvpipe_op_t op[4];
+	pthread_t thread;
+
+	fake_pause(f, true);
+	for (int i = 0; i < 4; i++)
+		CHECK_INT(kvpipe_offer(kv, &o, &op[i]), 0);
+	pthread_mutex_lock(&kv->lock); /* where the call stands */
+	CHECK(pthread_create(&thread, NULL, offers, kv) == 0);
+	nanosleep(&ts, NULL);
+	fake_pause(f, false);
+	fake_await_submissions(f, 4);
+	pthread_mutex_unlock(&kv->lock);
+	CHECK(pthread_join(thread, NULL) == 0);
+	for (int i = 0; i < 4; i++)
+		finish(kv, op[i]);
+	finish(kv, offered);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
 static void old_daemon(void)
 {
 	struct fake_conf conf = { .ops = 0xfff & ~(1u << KVPIPE_OPCODE_WATCH) };
@@ -363,7 +402,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(offer_record), TEST(take_record), TEST(key_record), TEST(block_lists), TEST(ids_that_change),
-		TEST(arena),	    TEST(wrap_around), TEST(full_queue), TEST(old_daemon),
+		TEST(arena),	    TEST(wrap_around), TEST(full_queue), TEST(room_meanwhile), TEST(old_daemon),
 	};
 	return RUN(tests);
 }
