@@ -76,8 +76,13 @@ static int64_t time_left(const struct kv_op *op)
 /* Ends op here if it cannot be sent: what it acts on has ended, or this daemon has no room for it at all. False: it can be sent. */
 static bool settle_here(kvpipe_t *kv, struct kv_op *op)
 {
-	const struct kvpipe_completion done = { .status = KVPIPE_DONE, .rank = kv->rank, .epoch = kv->epoch };
 	const struct kv_op *target = op->target != 0 ? kv_op_find(kv, op->target) : NULL;
+	const struct kvpipe_completion done = {
+		.status = KVPIPE_DONE,
+		.flags = target != NULL && target->state == KV_ENDED ? KVPIPE_C_MORE : 0, /* as this daemon would say */
+		.rank = kv->rank,
+		.epoch = kv->epoch,
+	};
 
 	if (op->target != 0 && (target == NULL || target->state != KV_RUNNING)) {
 		if (op->opcode == KVPIPE_OPCODE_CANCEL || op->opcode == KVPIPE_OPCODE_WITHDRAW)

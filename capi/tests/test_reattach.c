@@ -778,12 +778,78 @@ static void foreign_release_at_the_end(void)
 	fake_stop(f);
 }
 
+/* A daemon that stands still once it has an offer again. */
+static void note_offer(struct fake *f, const struct kvpipe_sqe *e, const uint8_t *record)
+{
+	note(f, e, record);
+	if (e->op == KVPIPE_OPCODE_OFFER && fake_sessions(f) == 2)
+		fake_pause(f, true);
+}
+
+struct withdrawal {
+	kvpipe_t *kv;
+	kvpipe_op_t op;
+	int reusable;
+};
+
+static void *withdraws(void *arg)
+{
+	struct withdrawal *w = arg;
+
+	CHECK_INT(kvpipe_offer_withdraw(w->kv, w->op, WAIT, &w->reusable), 0);
+	return NULL;
+}
+
+static void await_last(kvpipe_t *kv, uint8_t opcode)
+{
+	pthread_mutex_lock(&kv->lock);
+	while (kv->live_last->opcode != opcode) {
+		pthread_mutex_unlock(&kv->lock);
+		sched_yield();
+		pthread_mutex_lock(&kv->lock);
+	}
+	pthread_mutex_unlock(&kv->lock);
+}
+
+/* An offer that the next daemon has ended when its withdrawal has its turn: its blocks are free when that daemon says so, not before. */
+static void withdrawn_as_it_ends(void)
+{
+	struct fake_conf conf = by_hand;
+	pthread_t thread;
+
+	conf.submission = note_offer;
+	conf.sq = 4;
+	fake_stop(first_daemon());
+	struct fake *f = fake_start(&conf);
+	struct withdrawal w = { .kv = fake_connect(f), .reusable = -1 };
+	w.op = offer_key(w.kv, "o", 0);
+	await_seen(1);
+	fake_die(f);
+	while (kvpipe_connected(w.kv))
+		sched_yield();
+	for (int i = 0; i < 6; i++)
+		take_key(w.kv, "t", 0);
+	fake_return(f);
+	await_seen(2);
+	CHECK(pthread_create(&thread, NULL, withdraws, &w) == 0);
+	await_last(w.kv, KVPIPE_OPCODE_WITHDRAW); /* behind takes for which the queue has no room */
+	fake_end(f, w.op, KVPIPE_FAILED, KVPIPE_E_EXPIRED, KVPIPE_C_MORE);
+	fake_pause(f, false);
+	CHECK(pthread_join(thread, NULL) == 0);
+	CHECK_INT(w.reusable, 0);
+	CHECK_INT(kvpipe_op_released(w.kv, w.op), 0);
+	fake_end(f, w.op, KVPIPE_RELEASED, 0, 0);
+	CHECK_INT(kvpipe_wait_released(w.kv, w.op, WAIT), 0);
+	kvpipe_close(w.kv);
+	fake_stop(f);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(everything), TEST(an_hour_at_most), TEST(names), TEST(names_of_the_dead), TEST(stale_view), TEST(layout_of_gone_memory), TEST(layout_of_memory_given_up),
 		TEST(extensions), TEST(many_extensions), TEST(spoiled), TEST(spoiled_while_sending),
-		TEST(spoiled_in_a_full_queue), TEST(late_in_the_queue), TEST(cancelled), TEST(cancelling), TEST(many), TEST(other_rings), TEST(layered), TEST(ranks), TEST(ranks_late), TEST(foreign_release), TEST(foreign_release_at_the_end),
+		TEST(spoiled_in_a_full_queue), TEST(late_in_the_queue), TEST(cancelled), TEST(cancelling), TEST(many), TEST(other_rings), TEST(layered), TEST(ranks), TEST(ranks_late), TEST(foreign_release), TEST(foreign_release_at_the_end), TEST(withdrawn_as_it_ends),
 	};
 	return RUN(tests);
 }
