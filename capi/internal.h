@@ -256,6 +256,8 @@ void kv_op_destroy(struct kv_op *op);
 struct kv_op *kv_op_find(const kvpipe_t *kv, uint64_t id);
 int kv_op_insert(kvpipe_t *kv, struct kv_op *op, uint64_t *id);
 void kv_op_remove(kvpipe_t *kv, struct kv_op *op);   /* and destroys it */
+/* Whether the next daemon is to hear of an operation. It does not of those that act on one which has ended. */
+bool kv_ops_wait(const kvpipe_t *kv);
 void kv_op_end(kvpipe_t *kv, struct kv_op *op, const struct kvpipe_completion *c, struct kv_blob *blob, const char *text);
 void kv_op_end_here(kvpipe_t *kv, struct kv_op *op, enum kvpipe_reason reason, const char *text, bool more); /* copies text */
 void kv_op_cancel_here(kvpipe_t *kv, struct kv_op *op); /* at its owner's wish, while no daemon knows it */

@@ -89,6 +89,16 @@ int kv_op_insert(kvpipe_t *kv, struct kv_op *op, uint64_t *id)
 	return 0;
 }
 
+bool kv_ops_wait(const kvpipe_t *kv)
+{
+	for (const struct kv_op *op = kv->live; op != NULL; op = op->live_next) {
+		const struct kv_op *target = op->target != 0 ? kv_op_find(kv, op->target) : NULL;
+		if (op->target == 0 || (target != NULL && target->state == KV_RUNNING))
+			return true;
+	}
+	return false;
+}
+
 static void unlive(kvpipe_t *kv, struct kv_op *op)
 {
 	if (op->live_prev != NULL)

@@ -214,7 +214,7 @@ static int give_up(kvpipe_t *kv, kvpipe_region_t region, int64_t deadline)
 	struct kv_region *r = narrow ? kv_region_find(kv, region) : NULL;
 	if (r != NULL && r->changing) {
 		err = busy("unregister", region);
-	} else if (r != NULL && kv->live != NULL) {
+	} else if (r != NULL && kv_ops_wait(kv)) {
 		err = kv_err(KVPIPE_E_BUSY, "unregister: operations wait for the daemon: withdraw or cancel them first: %s", kv->refusal);
 	} else if (r != NULL) {
 		memory = *r; /* once it is gone, the helper may free it */

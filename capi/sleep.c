@@ -134,7 +134,7 @@ static int without_daemon(struct change *c)
 	while (kv->state == KV_LEAVING && kv_now() < c->deadline)
 		pthread_cond_timedwait(&kv->back, &kv->lock, &ts);
 	int err = kv_await_untold(kv, c->what, c->deadline);
-	if (err == 0 && kv->state == KV_AWAY && kv->live == NULL) {
+	if (err == 0 && kv->state == KV_AWAY && !kv_ops_wait(kv)) {
 		c->r->invalid = c->r->napped = true;
 		err = 1;
 	}

@@ -293,6 +293,29 @@ static void away(void)
 	stop(&s);
 }
 
+/* An extension of an offer that has ended waits for no daemon. */
+static void away_extended(void)
+{
+	struct sleeper s = start();
+	struct kvpipe_extend_opts x = KVPIPE_OPTS(kvpipe_extend_opts, .flags = KVPIPE_OP_SEALED);
+
+	kvpipe_op_t op = offer_key(s.kv, "o", WAIT);
+	fake_die(s.f);
+	while (kvpipe_connected(s.kv) == 1)
+		sched_yield();
+	CHECK_INT(kvpipe_offer_extend(s.kv, op, &x, KVPIPE_NOWAIT), 0);
+	CHECK_FAILS(kvpipe_mem_invalidate(s.kv, s.region, KV_MS), KVPIPE_E_UNAVAILABLE, "the daemon went away");
+	CHECK_INT(kvpipe_offer_withdraw(s.kv, op, 0, NULL), 0);
+	CHECK_INT(kvpipe_mem_invalidate(s.kv, s.region, KV_MS), 0);
+	fake_return(s.f);
+	await_attached(s.f, s.kv, 2);
+	pthread_mutex_lock(&world.lock);
+	for (unsigned int i = 0; i < world.n; i++)
+		CHECK(world.all[i].e.op != KVPIPE_OPCODE_EXTEND);
+	pthread_mutex_unlock(&world.lock);
+	stop(&s);
+}
+
 /* What a scheduler brings along may be about what the memory held before. So the next daemon hears that the memory was away, with the
  * layout that names it, although it is back. The one after that does not. */
 static void back_in_time(void)
@@ -480,7 +503,7 @@ static void threads(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		TEST(memory), TEST(registered), TEST(older), TEST(not_in_time), TEST(submitted_before), TEST(restart), TEST(away), TEST(back_in_time),
+		TEST(memory), TEST(registered), TEST(older), TEST(not_in_time), TEST(submitted_before), TEST(restart), TEST(away), TEST(away_extended), TEST(back_in_time),
 		TEST(leaving), TEST(away_sparse), TEST(nap), TEST(while_unregistering), TEST(threads),
 	};
 	return RUN(tests);
