@@ -19,9 +19,10 @@
  *    past the operation's own deadline. Nothing waits for ever.
  *  - A function that can block says so, and for how long at most. While the daemon does not answer, it may be half a
  *    second more.
- *  - A function that waits for the daemon's answer fails with UNAVAILABLE if there is no daemon in its time, and with
- *    TIMEOUT if there is one that does not answer. Any function fails with INVALID for a wrong argument, and with
- *    CLOSED once the session is over. What else can be wrong, and where it is not so, is said at the function.
+ *  - A function that waits for the daemon's answer fails with UNAVAILABLE if no daemon has the session in its time,
+ *    and with TIMEOUT if the one that has it does not answer. Any function fails with INVALID for a wrong argument,
+ *    and once the session is over with CLOSED, or with the reason for which the next daemon refused it. What else can
+ *    be wrong, and where it is not so, is said at the function.
  *  - Pointers passed in are borrowed until the call returns, unless a comment says otherwise.
  *  - Any thread may call any function. Calls on one session serialise inside where they must. Do not use a handle
  *    while another thread closes it, or afterwards. A thread that is cancelled (pthread_cancel) inside a call ends
