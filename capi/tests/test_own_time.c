@@ -5,15 +5,12 @@
 
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 static void stand_still(int64_t ns)
 {
-	struct timespec ts = kv_timespec(ns);
-
-	while (nanosleep(&ts, &ts) != 0)
-		;
+	for (int64_t until = kv_now() + ns, now; (now = kv_now()) < until;)
+		poll(NULL, 0, (int)((until - now) / KV_MS) + 1);
 }
 
 static _Atomic bool slow;

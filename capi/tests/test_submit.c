@@ -5,7 +5,6 @@
 #include "internal.h"
 
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #define TOKEN "0123456789abcdef"
@@ -359,7 +358,6 @@ static void room_meanwhile(void)
 	struct fake *f = fake_start(&conf);
 	kvpipe_t *kv = fake_connect(f);
 	struct kvpipe_offer_opts o = KVPIPE_OPTS(kvpipe_offer_opts, .key = "k", .key_len = 1);
-	const struct timespec ts = { .tv_nsec = 3 * KV_ROOM_NS };
 	kvpipe_op_t op[4];
 	pthread_t thread;
 
@@ -368,7 +366,7 @@ static void room_meanwhile(void)
 		CHECK_INT(kvpipe_offer(kv, &o, &op[i]), 0);
 	pthread_mutex_lock(&kv->lock); /* where the call stands */
 	CHECK(pthread_create(&thread, NULL, offers, kv) == 0);
-	nanosleep(&ts, NULL);
+	poll(NULL, 0, 3 * (int)(KV_ROOM_NS / KV_MS));
 	fake_pause(f, false);
 	fake_await_submissions(f, 4);
 	pthread_mutex_unlock(&kv->lock);
