@@ -293,6 +293,7 @@ struct kv_put {
 	const uint32_t *tokens;
 	uint32_t ntokens;
 	struct kv_answer *answer; /* filled if the daemon refuses the put before kv_put_forget(); NULL: it then counts as lost */
+	int64_t deadline;     /* of a call that has waited for something else before; 0: its time begins now */
 };
 int kv_end_put(struct kv_end *e, const struct kv_put *p, int64_t timeout_ns);
 void kv_put_forget(struct kv_end *e, const struct kv_answer *answer);

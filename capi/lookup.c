@@ -103,15 +103,14 @@ int kvpipe_lookup_put(kvpipe_lookup_t *l, const void *key, uint32_t key_len, con
 {
 	KV_UNCANCELLED;
 	struct kv_answer answer = { 0 };
-	const struct kv_put put = {
+	struct kv_put put = {
 		.what = "put", .form = KVPIPE_MATCH_KEY, .members = { value }, .count = 1, .key = key, .key_len = key_len,
 		.answer = &answer,
 	};
 	int err = kv_check_bytes("put: key", key, key_len, 1, KVPIPE_MAX_KEY);
-	int64_t deadline;
 
 	if (err == 0)
-		err = kv_end_timeout("put", timeout_ns, &deadline);
+		err = kv_end_timeout("put", timeout_ns, &put.deadline);
 	if (err != 0)
 		return err;
 	struct kv_end *e = kv_lookup_enter(l, "put", true, &err);
@@ -119,11 +118,11 @@ int kvpipe_lookup_put(kvpipe_lookup_t *l, const void *key, uint32_t key_len, con
 		return err;
 	/* A caller that repeats a put as it was not confirmed must not fill the buffer with it. */
 	if (__atomic_load_n(&l->unseen, __ATOMIC_RELAXED))
-		err = seen(l, deadline);
+		err = seen(l, put.deadline);
 	if (err == 0)
 		err = kv_end_put(e, &put, timeout_ns);
 	if (err == 0) { /* whoever hears of the put and asks for the key must not find the old value */
-		err = seen(l, deadline);
+		err = seen(l, put.deadline);
 		kv_put_forget(e, &answer);
 		if (answer.status == KVPIPE_FAILED)
 			err = kv_end_says(e, answer.reason, "put", answer.text);

@@ -189,6 +189,7 @@ int kv_end_put(struct kv_end *e, const struct kv_put *p, int64_t timeout_ns)
 		err = describe(e, p, &it);
 	if (err != 0)
 		return err;
+	deadline = p->deadline != 0 ? p->deadline : deadline;
 	struct kv_eop *op = reserve(e, p, &it, timeout_ns, deadline, &err);
 	if (op == NULL)
 		return err;

@@ -289,6 +289,35 @@ static void put_without_the_daemon(void)
 	stop();
 }
 
+static void *goes_on_later(void *arg)
+{
+	int64_t *then = arg;
+
+	poll(NULL, 0, 3000);
+	*then = kv_now();
+	fake_pause(exchange_fake(x, 0), false);
+	return NULL;
+}
+
+/* A put that first waits until an earlier one is confirmed has less time to wait for room. */
+static void a_put_waits_no_longer_than_it_says(void)
+{
+	static uint8_t data[600];
+	struct kvpipe_tensor t = flat(KVPIPE_U8, sizeof(data), data);
+	int64_t then;
+	pthread_t thread;
+
+	start(1000);
+	fake_pause(exchange_fake(x, 0), true);
+	CHECK_FAILS(kvpipe_lookup_put(own, "k", 1, &t, KV_MS), KVPIPE_E_TIMEOUT, "put: \"l\": it takes effect once the daemon answers");
+	CHECK(pthread_create(&thread, NULL, goes_on_later, &then) == 0);
+	CHECK_FAILS(kvpipe_lookup_put(own, "k", 1, &t, 5 * KV_SEC), KVPIPE_E_TIMEOUT, "no room for 600 bytes within 5 s");
+	int64_t now = kv_now();
+	CHECK(pthread_join(thread, NULL) == 0);
+	CHECK(now < then + 5 * KV_SEC); /* 2 s after that */
+	stop();
+}
+
 /* The daemon's refusal of a put is that put's own error, whatever became of entries before; no later call says it. */
 static void a_put_hears_that_it_was_refused(void)
 {
@@ -953,7 +982,7 @@ int main(int argc, char **argv)
 		TEST(prefixes),  TEST(tokens_of_any_integers), TEST(threshold),   TEST(forgotten),
 		TEST(threads),   TEST(descriptors),            TEST(freed_while_closing), TEST(closed_while_a_put_waits),
 		TEST(forked),    TEST(the_daemon_goes),    TEST(the_daemon_goes_once),  TEST(the_daemon_stands_still), TEST(many_wait_while_it_stands), TEST(a_layout_is_refused), TEST(not_kept),
-		TEST(over_without_the_daemon), TEST(put_without_the_daemon), TEST(a_put_hears_that_it_was_refused), TEST(a_put_that_gave_up_hears_nothing),
+		TEST(over_without_the_daemon), TEST(put_without_the_daemon), TEST(a_put_waits_no_longer_than_it_says), TEST(a_put_hears_that_it_was_refused), TEST(a_put_that_gave_up_hears_nothing),
 		TEST(a_put_needs_room_beside_what_the_key_has),
 		TEST(of_lost_entries_the_number_is_told), TEST(more_than_the_daemon_takes), TEST(overdue_before_the_daemon_takes_it), TEST(few_at_a_time),
 		TEST(given_up_before_it_is_submitted), TEST(given_up_before_it_is_brought),
