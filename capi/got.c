@@ -83,6 +83,18 @@ static bool keep(struct kv_end *e, kvpipe_msg_t *m, struct kv_eop *op, uint64_t 
 	return true;
 }
 
+/* An item came, and the caller cannot have it. A pipe has no gaps, so its end is over. */
+static void lost(struct kv_end *e, struct kv_get *g, enum kvpipe_reason reason, const char *why)
+{
+	char text[KV_TEXT];
+
+	kv_get_fail(e, g, reason, why);
+	if (e->lookup)
+		return;
+	snprintf(text, sizeof(text), "%s: open it again for what follows", why);
+	kv_end_over(e, reason, text);
+}
+
 static void landed(struct kv_end *e, struct kv_get *g, struct kv_eop *op, const struct kv_done *d)
 {
 	uint64_t bytes = d->got.bytes;
@@ -90,7 +102,7 @@ static void landed(struct kv_end *e, struct kv_get *g, struct kv_eop *op, const 
 	uint32_t n = kv_meta_decode(d->meta, d->got.meta_len, bytes, members, KV_MEMBERS);
 
 	if (n == 0 || (bytes > 0 && (e->pool == NULL || (uint64_t)op->span.blocks * e->pool->block < bytes))) {
-		kv_get_fail(e, g, KVPIPE_E_INCOMPATIBLE, "an item that this version of the library does not understand");
+		lost(e, g, KVPIPE_E_INCOMPATIBLE, "an item that this version of the library does not understand");
 		return;
 	}
 	kvpipe_msg_t *m = calloc(1, sizeof(*m) + n * sizeof(*m->members));
@@ -102,9 +114,7 @@ static void landed(struct kv_end *e, struct kv_get *g, struct kv_eop *op, const 
 	}
 	if (m == NULL || (bytes > 0 && !keep(e, m, op, bytes))) {
 		free(m);
-		kv_get_fail(e, g, KVPIPE_E_QUOTA, "an item came, but there is no memory for it");
-		if (!e->lookup) /* a pipe has no gaps */
-			kv_end_over(e, KVPIPE_E_QUOTA, "an item came, and there was no memory for it: open it again for what follows");
+		lost(e, g, KVPIPE_E_QUOTA, "an item came, but there is no memory for it");
 		return;
 	}
 	/* The hint rises at once and falls slowly, so that most items find room at the first attempt. */

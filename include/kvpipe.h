@@ -764,6 +764,8 @@ KVPIPE_API int kvpipe_pipe_send(kvpipe_pipe_t *p, const struct kvpipe_tensor *t,
  *    again: what was not received may still come.
  *  - QUOTA: there is no memory for the item, or it is larger than the capacity on which this end was opened. The
  *    message says which. Open the end again.
+ *  - INCOMPATIBLE: this version of the library does not understand the item, which is lost. Open the end again for
+ *    what follows.
  *  - RESTARTED: this node's daemon ends. */
 KVPIPE_API int kvpipe_pipe_recv(kvpipe_pipe_t *p, int64_t timeout_ns, kvpipe_msg_t **out);
 

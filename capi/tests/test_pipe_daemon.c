@@ -420,6 +420,46 @@ static void no_memory_to_copy_to(void)
 	kvpipe_close(kv);
 }
 
+/* As a library of another version might. */
+static void send_as_nobody_does(kvpipe_pipe_t *p)
+{
+	struct kv_end *e = (struct kv_end *)(void *)p;
+	static const uint8_t meta[8] = { 99, 1 };
+	struct kvpipe_rec_put rec = { .form = KVPIPE_MATCH_NEXT, .meta_len = sizeof(meta) };
+	struct kv_record r = { .opcode = KVPIPE_OPCODE_PUT, .target = e->bind, .head = &rec, .head_len = sizeof(rec), .strings = { { meta, sizeof(meta) } } };
+
+	pthread_mutex_lock(&e->kv->lock);
+	struct kv_eop *op = kv_eop_new(e, KVPIPE_OPCODE_PUT);
+	CHECK(op != NULL);
+	op->number = ++e->sent;
+	e->items++;
+	pthread_mutex_unlock(&e->kv->lock);
+	CHECK_INT(kv_end_submit(e, op, &r, kv_now() + WAIT, NULL), 0);
+}
+
+/* What this version does not understand is lost, as often as the end is asked, and what follows is for the next receiver. */
+static void not_understood(void)
+{
+	kvpipe_t *kv = connect_as("a");
+	struct kvpipe_pipe_opts o = KVPIPE_OPTS(kvpipe_pipe_opts, .name = "odd", .end = KVPIPE_RECV, .window = 1);
+	kvpipe_pipe_t *from = named(kv, "odd", KVPIPE_SEND, 65536), *to;
+	kvpipe_msg_t *m;
+
+	CHECK_INT(kvpipe_pipe_open(kv, &o, &to), 0);
+	send_number(from, 1);
+	recv_number(to, 1);
+	send_as_nobody_does(from);
+	send_number(from, 3);
+	for (int i = 0; i < 3; i++)
+		CHECK_FAILS(kvpipe_pipe_recv(to, WAIT, &m), KVPIPE_E_INCOMPATIBLE, "an item that this version of the library does not understand");
+	kvpipe_pipe_close(to);
+	CHECK_INT(kvpipe_pipe_open(kv, &o, &to), 0);
+	recv_number(to, 3);
+	kvpipe_pipe_close(to);
+	kvpipe_pipe_close(from);
+	kvpipe_close(kv);
+}
+
 /* What takes no room of the capacity has a limit of its own. */
 static void as_many_items_as_there_may_be(void)
 {
@@ -477,7 +517,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(there),   TEST(lingering), TEST(the_next_receiver), TEST(tokens), TEST(nobody_comes),
-		TEST(five_thousand_queries), TEST(as_many_items_as_there_may_be), TEST(lookups), TEST(scattered), TEST(no_memory_to_copy_to),
+		TEST(five_thousand_queries), TEST(as_many_items_as_there_may_be), TEST(lookups), TEST(scattered), TEST(no_memory_to_copy_to), TEST(not_understood),
 		TEST(at_the_same_time),
 	};
 	return RUN(tests);

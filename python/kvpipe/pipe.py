@@ -114,7 +114,8 @@ class Pipe(End):
         end or its node was closed), PeerGone (the sender died, or it is not known whether it did), or Quota
         (no memory for the tensor, or it is larger than the capacity on which this end was opened). Raises
         Unavailable if the framework lacks the type; the tensor stays the next one. Raises Incompatible if the
-        framework cannot have the shape; the tensor is gone.
+        framework cannot have the shape; the tensor is gone. So it is if this version does not understand it:
+        open the end again for what follows.
         """
         chosen = received.choose(framework)
         with self._next() as message:
