@@ -6,6 +6,7 @@
 
 #define SILENT "and the daemon does not answer: " KV_LOOK
 #define AWAY "while the daemon was away: start it again"
+#define STOPPING "while the daemon was stopping: start it again once it has ended"
 #define BACK "before the daemon, which is back after a restart, had room for it: try again, or see \"kvpipectl doctor\""
 
 static void end_late(kvpipe_t *kv, struct kv_op *op, enum kvpipe_reason reason, const char *meanwhile, bool more)
@@ -25,7 +26,7 @@ static void end_away(kvpipe_t *kv, struct kv_op *op)
 	if (kv->state == KV_AWAY && kv->refused != 0)
 		kv_op_end_here(kv, op, reason, kv->refusal, false);
 	else
-		end_late(kv, op, reason, kv->state == KV_REPLAY ? BACK : AWAY, false);
+		end_late(kv, op, reason, kv->state == KV_REPLAY ? BACK : kv->state == KV_LEAVING ? STOPPING : AWAY, false);
 }
 
 /*

@@ -56,7 +56,9 @@ int kv_await_daemon(kvpipe_t *kv, const char *what, int64_t deadline, uint64_t *
 		pthread_cond_timedwait(&kv->back, &kv->lock, &ts);
 	if (kv->state == KV_AWAY && kv->refused != 0)
 		err = kv_err(KVPIPE_E_UNAVAILABLE, "%s: %s", what, kv->refusal);
-	else if (kv->state == KV_LEAVING || kv->state == KV_AWAY)
+	else if (kv->state == KV_LEAVING)
+		err = kv_err(KVPIPE_E_UNAVAILABLE, "%s: the daemon is stopping, and has not ended yet: start it again once it has", what);
+	else if (kv->state == KV_AWAY)
 		err = kv_err(KVPIPE_E_UNAVAILABLE, "%s: the daemon went away and is not back: start it again", what);
 	*life = kv->state == KV_GONE ? 0 : kv->life;
 	pthread_mutex_unlock(&kv->lock);

@@ -104,6 +104,22 @@ static void stopping_slowly(void)
 	fake_stop(f);
 }
 
+/* A daemon that is stopping and has not ended is not one that is away: nobody is told to start another while it has the socket. */
+static void stopping_is_said(void)
+{
+	struct fake *f = first_daemon();
+	kvpipe_t *kv = fake_connect(f);
+
+	fake_bye(f, KVPIPE_E_UNAVAILABLE, "the daemon is stopping");
+	while (__atomic_load_n(&kv->state, __ATOMIC_RELAXED) != KV_LEAVING)
+		sched_yield();
+	CHECK_FAILS(kvpipe_mem_unregister(kv, 1, KV_MS), KVPIPE_E_UNAVAILABLE, "unregister: the daemon is stopping, and has not ended yet: ");
+	check_end(kv, take_key(kv, "t", KV_MS), KVPIPE_FAILED, KVPIPE_E_TIMEOUT, "the deadline of 1 ms passed while the daemon was stopping: ");
+	fake_hang_up(f);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
 /* So are those that were given to the library while no daemon was there, for as long as their offer is. */
 static void extended_away(void)
 {
@@ -897,7 +913,7 @@ static void released_by_the_daemons_end(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		TEST(never), TEST(silent), TEST(stopping), TEST(stopping_slowly), TEST(extended_away), TEST(extended_without_end), TEST(extended_in_vain), TEST(mute), TEST(refused), TEST(unreached), TEST(heard), TEST(unwatched),
+		TEST(never), TEST(silent), TEST(stopping), TEST(stopping_slowly), TEST(stopping_is_said), TEST(extended_away), TEST(extended_without_end), TEST(extended_in_vain), TEST(mute), TEST(refused), TEST(unreached), TEST(heard), TEST(unwatched),
 		TEST(closed_on_the_way), TEST(closed_between_attempts),
 		TEST(taken_back_between_attempts), TEST(taken_back_late), TEST(taken_over_meanwhile), TEST(taken_back_before), TEST(dismissed_late), TEST(dismissed_and_closed), TEST(closed_before_the_fence),
 		TEST(smaller_quota), TEST(given_up_on_the_way), TEST(released_by_the_daemons_end), TEST(storm),
