@@ -105,12 +105,12 @@ static int await_read(struct change *c)
 			upto = kv->sq.tail;
 			counted = true;
 		}
-		bool here = state == KV_LIVE || state == KV_REPLAY;
+		bool here = state == KV_LIVE || state == KV_REPLAY, lost = kv->life != c->life; /* it changes under sq.lock, too */
 		bool read = !here || !kv_sq_refresh(&kv->sq, &kv->rings) || (counted && (int32_t)(kv->sq.head - upto) >= 0);
 		if (!read)
 			kv_ring_bell(kv);
 		pthread_mutex_unlock(&kv->sq.lock);
-		if (state == KV_LEAVING || state == KV_AWAY)
+		if (state == KV_LEAVING || state == KV_AWAY || lost)
 			return KV_LOST;
 		if (read)
 			return 0;

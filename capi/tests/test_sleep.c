@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { BYTES = 64 * 4096 };
@@ -244,6 +245,61 @@ static void submitted_before(void)
 	fake_await_requests(s.f, KVPIPE_CTL_INVALIDATE, 1);
 	fake_end(s.f, op, KVPIPE_FAILED, KVPIPE_E_UNAVAILABLE, 0);
 	check_end(s.kv, op, KVPIPE_FAILED, KVPIPE_E_UNAVAILABLE, "");
+	stop(&s);
+}
+
+static _Atomic bool stuck, at_rest; /* the thread that invalidates: is to stand still in its pause; does */
+static __thread bool invalidates;
+
+/* In the place of libc's: a pause of the library's. */
+int pause_for(const struct timespec *ts, struct timespec *left) __asm__("nanosleep");
+int pause_for(const struct timespec *ts, struct timespec *left)
+{
+	while (stuck && invalidates) {
+		at_rest = true;
+		sched_yield();
+	}
+	return clock_nanosleep(CLOCK_MONOTONIC, 0, ts, left) == 0 ? 0 : -1;
+}
+
+static void *gives_up(void *arg)
+{
+	const struct sleeper *s = arg;
+
+	invalidates = true;
+	CHECK_INT(kvpipe_mem_invalidate(s->kv, s->region, 20 * KV_SEC), 0);
+	return NULL;
+}
+
+/* A daemon that is another one's successor has its own count of what it read. */
+static void submitted_before_a_restart(void)
+{
+	struct sleeper s = start();
+	pthread_t thread;
+
+	for (unsigned int i = 0; i < 20; i++) {
+		kvpipe_op_t op = offer_key(s.kv, "o", 0);
+		await_seen(i + 1);
+		fake_end(s.f, op, KVPIPE_DONE, 0, 0);
+		check_end(s.kv, op, KVPIPE_DONE, 0, "");
+	}
+	fake_pause(s.f, true);
+	offer_key(s.kv, "p", 0);
+	stuck = true;
+	CHECK(pthread_create(&thread, NULL, gives_up, &s) == 0);
+	while (!at_rest)
+		sched_yield();
+	fake_die(s.f);
+	while (__atomic_load_n(&s.kv->state, __ATOMIC_RELAXED) != KV_AWAY)
+		sched_yield();
+	fake_pause(s.f, false);
+	fake_return(s.f);
+	await_attached(s.f, s.kv, 2);
+	while (__atomic_load_n(&s.kv->state, __ATOMIC_RELAXED) != KV_LIVE)
+		sched_yield();
+	stuck = false;
+	CHECK(pthread_join(thread, NULL) == 0);
+	CHECK_INT(allocated(&s), 0);
 	stop(&s);
 }
 
@@ -503,7 +559,7 @@ static void threads(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		TEST(memory), TEST(registered), TEST(older), TEST(not_in_time), TEST(submitted_before), TEST(restart), TEST(away), TEST(away_extended), TEST(back_in_time),
+		TEST(memory), TEST(registered), TEST(older), TEST(not_in_time), TEST(submitted_before), TEST(submitted_before_a_restart), TEST(restart), TEST(away), TEST(away_extended), TEST(back_in_time),
 		TEST(leaving), TEST(away_sparse), TEST(nap), TEST(while_unregistering), TEST(threads),
 	};
 	return RUN(tests);
