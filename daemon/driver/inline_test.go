@@ -7,6 +7,7 @@ import (
 
 	"github.com/kvpipe/kvpipe/daemon/layout"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/daemon/transport"
 	"github.com/kvpipe/kvpipe/internal/reuse"
 )
 
@@ -91,5 +92,35 @@ func TestPayloadsAreReused(t *testing.T) {
 	c.mem[1] = kept
 	if !same(read(7, 0).Data, spare) {
 		t.Error("the buffer of a reading that failed is not used again")
+	}
+}
+
+// reaching is a transport that reaches every node.
+type reaching struct{ transport.Transport }
+
+func (reaching) Name() string                 { return "reaching" }
+func (reaching) Probe(string) transport.Reach { return transport.Reach{OK: true} }
+
+// TestTinyPiecesDoNotRideInTheGrant: everybody waits while a payload is gathered, and while it is scattered.
+func TestTinyPiecesDoNotRideInTheGrant(t *testing.T) {
+	const n = 32 << 10
+	ids := make([]uint32, n/2)
+	for i := range ids {
+		ids[i] = uint32(2 * i)
+	}
+	for content, want := range map[uint64]bool{1: false, 2: false, 128: true} {
+		list := ids[:min(n/2, n/content)]
+		l, err := layout.New([]layout.View{{
+			Region: 1, NumBlocks: n, BlockStride: content, TokenStride: content, HeadStride: content, ContentBytes: content, Kind: layout.Paged, BlockSize: 1, Heads: 1, TotalHeads: 1, Part: "kv",
+		}}, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := New(Config{Sessions: &clients{}, Peers: new(nobody), Transports: []transport.Transport{reaching{}}, Inline: n, PlanInline: 1 << 20})
+		rank, blocks := []transfer.RankLayout{{Layout: l}}, []layout.BlockList{{NTokens: uint32(len(list)), IDs: list}}
+		d.makePlan(transfer.MakePlan{Leg: transfer.Leg{Peer: "b", End: transfer.Producer}, Producer: rank, Consumer: rank, Src: blocks, Dst: blocks})
+		if ev, ok := d.own[0].(transfer.Planned); !ok || ev.Cause.Reason != transfer.OK || ev.Inline != want {
+			t.Errorf("%d pieces of %d bytes: %+v", len(list), content, d.own[0])
+		}
 	}
 }

@@ -67,7 +67,7 @@ func (d *Driver) planned(e transfer.MakePlan, p *plan.Plan, err error) {
 			ev.Cause = transfer.Cause{Reason: transfer.Unavailable, Text: reason}
 		} else {
 			ev.Transport = t.Name()
-			ev.Inline = e.Leg.Peer != "" && p.Bytes() <= d.cfg.Inline && !e.Layered // layers become ready one by one
+			ev.Inline = e.Leg.Peer != "" && p.Small(p.Bytes(), d.cfg.Inline) && !e.Layered // layers become ready one by one
 		}
 	}
 	d.answer(ev)

@@ -13,6 +13,19 @@ func (p *Plan) Pieces() uint64 {
 	return n
 }
 
+// leastPiece is how many bytes a piece counts as at least: moving one takes as long as moving about so many bytes. Blocks
+// of pipes are larger, and so are those of usual layouts.
+const leastPiece = 32
+
+// Small reports whether n bytes of the plan, all or a slice, may be moved while others wait, as most bytes in one piece
+// may. They may not if they fall into many tiny pieces.
+func (p *Plan) Small(n, most uint64) bool {
+	if n == 0 || n > most {
+		return n == 0
+	}
+	return float64(p.Pieces())*leastPiece*float64(n) <= float64(most)*float64(p.bytes)
+}
+
 func (u *unit) pieces() uint64 {
 	if u.track.tokens == 0 {
 		return 0

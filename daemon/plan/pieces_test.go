@@ -50,3 +50,42 @@ func TestPieces(t *testing.T) {
 		}
 	}
 }
+
+// TestSmall: single bytes move while others wait as long as a thousand of them are moved, and not as long as their bytes
+// are few.
+func TestSmall(t *testing.T) {
+	const most, least = 32 << 10, 32 // bytes; and of a piece
+	of := func(content uint64, n int) *plan.Plan {
+		ids := make([]uint32, n)
+		for i := range ids {
+			ids[i] = uint32(2 * i) // none beside another
+		}
+		l, err := layout.New([]layout.View{{
+			Region: 1, NumBlocks: uint64(2 * n), BlockStride: content, TokenStride: content, HeadStride: content, ContentBytes: content,
+			Kind: layout.Paged, BlockSize: 1, Heads: 1, TotalHeads: 1, Part: "kv",
+		}}, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rank := []plan.Rank{{Layout: l, Blocks: []layout.BlockList{{NTokens: uint32(n), IDs: ids}}}}
+		p, err := plan.New(plan.Request{Producer: rank, Consumer: rank})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	for _, tc := range []struct {
+		content uint64
+		n       int
+		slice   uint64
+		want    bool
+	}{
+		{most, 1, most, true}, {most + 1, 1, most + 1, false}, {least, most / least, most, true},
+		{1, most / least, most / least, true}, {1, most/least + 1, most/least + 1, false}, {1, most, most, false},
+		{1, most, most / least, true}, {1, most, most/least + 1, false}, {1, most, 0, true}, // slices of it
+	} {
+		if got := of(tc.content, tc.n).Small(tc.slice, most); got != tc.want {
+			t.Errorf("%d bytes of %d blocks of %d: small is %v", tc.slice, tc.n, tc.content, got)
+		}
+	}
+}

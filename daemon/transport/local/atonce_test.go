@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/kvpipe/kvpipe/daemon/plan"
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/daemon/transport"
 	"github.com/kvpipe/kvpipe/daemon/transport/transporttest"
 	"github.com/kvpipe/kvpipe/internal/sys"
 )
@@ -48,6 +50,33 @@ func TestMovedAtOnceIsAllOrNotSaid(t *testing.T) {
 					}
 				}
 			}
+		}
+		if err := tr.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestTinyPiecesAreNotMovedAtOnce: everybody waits meanwhile, and each piece takes as long as many bytes.
+func TestTinyPiecesAreNotMovedAtOnce(t *testing.T) {
+	for n, want := range map[int]bool{1 << 10: true, 2 << 10: false, DefaultAtOnce: false} {
+		sink := transporttest.NewRecorder()
+		tr, err := New(Config{Workers: 1, Sink: sink})
+		if err != nil {
+			t.Fatal(err)
+		}
+		shape := transporttest.Bytes(t, n)
+		e := ends{transporttest.NewMemory(t, shape.Src...), transporttest.NewMemory(t, shape.Dst...)}
+		if got := tr.MoveNow(shape.Plan, e); got != want {
+			t.Errorf("%d single bytes: moved at once is %v", n, got)
+		}
+		tr.atOnce = copier{}
+		key := transfer.SliceKey{Leg: transfer.Leg{Xfer: 1, End: transfer.Consumer}}
+		tr.Expect(transport.Job{Key: key, Plan: shape.Plan, Mem: e})
+		key.End = transfer.Producer
+		tr.Post(transport.Job{Key: key, Plan: shape.Plan, Mem: e})
+		if got := tr.atOnce.pairs != nil; got != want {
+			t.Errorf("a slice of %d single bytes: copied by who posts it is %v", n, got)
 		}
 		if err := tr.Close(); err != nil {
 			t.Fatal(err)

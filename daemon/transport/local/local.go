@@ -20,8 +20,8 @@ type Config struct {
 	Workers int
 	// Nice is the niceness of those threads, 0 to 19. 10 keeps them from delaying the goroutines that answer clients.
 	Nice int
-	// AtOnce is the largest slice, in bytes, that Post copies itself: waking a worker would take longer. 0:
-	// DefaultAtOnce.
+	// AtOnce is the largest slice, in bytes, that Post copies itself: waking a worker would take longer. One that falls
+	// into many tiny pieces takes longer than its bytes, and is left to a worker. 0: DefaultAtOnce.
 	AtOnce uint64
 	// Places is where workers may run; nil: there is nothing to choose.
 	Places *place.Places
@@ -130,7 +130,7 @@ func (t *Transport) Post(job transport.Job) {
 		return
 	}
 	tk.job, tk.dst = job, dst.Mem
-	if job.Plan.Slice(int(job.Key.Slice)).Bytes <= t.cfg.AtOnce {
+	if job.Plan.Small(job.Plan.Slice(int(job.Key.Slice)).Bytes, t.cfg.AtOnce) {
 		t.rate.count(t.atOnce.do(tk))
 		t.queue.recycle(tk)
 		t.sink.Wake()
@@ -141,7 +141,7 @@ func (t *Transport) Post(job transport.Job) {
 
 // MoveNow copies a small plan as a whole, without legs. It needs no fence: nothing is touched after it returns.
 func (t *Transport) MoveNow(p *plan.Plan, mem transport.Memory) bool {
-	if p.Bytes() > t.cfg.AtOnce {
+	if !p.Small(p.Bytes(), t.cfg.AtOnce) {
 		return false
 	}
 	return t.atOnce.all(p, mem, &t.rate)
