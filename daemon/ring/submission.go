@@ -94,12 +94,21 @@ func (q *Submissions) Disarm() {
 	}
 }
 
+// Locate judges where a record of n bytes lies, at the free-running offset off, without touching it.
+func (q *Submissions) Locate(off uint64, n uint32) (at uint64, err error) {
+	size := uint64(len(q.records))
+	at = off & (size - 1)
+	if off%8 != 0 || uint64(n) > size-at {
+		return 0, fmt.Errorf("%w: record of %d bytes at offset %d: must be 8-byte aligned and not wrap in %d bytes", ErrIndex, n, off, size)
+	}
+	return at, nil
+}
+
 // Record copies the n bytes at the free-running offset off into dst, growing it if needed, and returns them.
 func (q *Submissions) Record(dst []byte, off uint64, n uint32) ([]byte, error) {
-	size := uint64(len(q.records))
-	at := off & (size - 1)
-	if off%8 != 0 || uint64(n) > size-at {
-		return nil, fmt.Errorf("%w: record of %d bytes at offset %d: must be 8-byte aligned and not wrap in %d bytes", ErrIndex, n, off, size)
+	at, err := q.Locate(off, n)
+	if err != nil {
+		return nil, err
 	}
 	if cap(dst) < int(n) {
 		dst = make([]byte, n)

@@ -59,7 +59,7 @@ func TestCreditsFoundByThePoller(t *testing.T) {
 // them in each round of the poller. All of them are answered.
 func TestATurnEndsWithARefusal(t *testing.T) {
 	n := start(t, nil)
-	const published, long = 20, 16 << 20
+	const published, long = 20, 8 << 20
 	c := n.dial(sessiontest.Options{SQ: 64, Records: long})
 	eventually(t, c.Rings.Asleep, "asleep: %v", c.Rings.Asleep) // so that only visits read
 	for user := range uint64(published) {

@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/kvpipe/kvpipe/daemon/layout"
 	"github.com/kvpipe/kvpipe/daemon/ring"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
@@ -18,8 +19,12 @@ const (
 	maxTimeout   = transfer.Time(30 * 24 * time.Hour)
 )
 
+// maxRecord is no less than the longest record that is valid has: the header and texts of an operation, its tokens, and
+// groups of block ids, each of which is a run of its own.
+const maxRecord = 4<<10 + 4*ring.MaxTokens + layout.MaxGroups*(ring.RecGroupSize+8) + layout.MaxIDs*8
+
 // Decode judges a submission and its record, which are private copies, and returns the operation asked for, nil for
-// NOP. The result shares no memory with rec. Errors are refusals. Whether ids are known and the operation makes sense
+// NOP. A record of more than maxRecord bytes need not be given: it is refused unseen. The result shares no memory with rec. Errors are refusals. Whether ids are known and the operation makes sense
 // is for the machine to judge.
 func Decode(e *ring.SQE, rec []byte, layerSlots uint32) (op transfer.Op, err error) {
 	again := e.Flags == ring.SQEAgain && (e.Op == ring.OpOffer || e.Op == ring.OpTake)
@@ -34,6 +39,8 @@ func Decode(e *ring.SQE, rec []byte, layerSlots uint32) (op transfer.Op, err err
 	}
 	timeout := transfer.Time(e.TimeoutNS)
 	switch {
+	case e.RecLen > maxRecord:
+		return nil, invalid("rec_len is %d: no operation has more than %d: split it, the limit is %d block ids", e.RecLen, maxRecord, layout.MaxIDs)
 	case hasRecord(e.Op) && len(rec) == 0:
 		return nil, invalid("rec_len is 0: operation %d needs a record", e.Op)
 	case !hasRecord(e.Op) && len(rec) > 0:

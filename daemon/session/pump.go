@@ -15,8 +15,8 @@ import (
 // collects nothing finds its submission queue full. Nor is one read for which there is no room: see load.go.
 
 // batch is how many submissions one turn reads, so that many sessions share a poller fairly. What is passed on is bounded
-// by room. But a record of 64 MiB, or of a few bytes for a million block ids, costs as much if it is refused, and nothing
-// bounds how many are. So a turn ends after one.
+// by room. But a record of megabytes, or of a few bytes for a million block ids, costs as much if it is refused, and
+// nothing bounds how many are. So a turn ends after one.
 const batch = 64
 
 // read is the session's reader goroutine: it sleeps until the client rings.
@@ -212,14 +212,9 @@ func (s *session) submit(e *ring.SQE) (did outcome, err error) {
 	if e.UserData == 0 || e.UserData>>63 != 0 {
 		return refused, fmt.Errorf("submission %d: user_data is %#x: must not be 0 nor have its top bit set", s.sq.Head(), e.UserData)
 	}
-	rec := s.record[:0]
-	if e.RecLen > 0 {
-		if rec, err = s.sq.Record(s.record, e.RecOff, e.RecLen); err != nil {
-			return refused, fmt.Errorf("submission %d: %w", s.sq.Head(), err)
-		}
-		if s.record = rec; cap(rec) > 1<<16 {
-			s.record = nil // large ones are rare
-		}
+	rec, err := s.copyRecord(e)
+	if err != nil {
+		return refused, fmt.Errorf("submission %d: %w", s.sq.Head(), err)
 	}
 	op, err := Decode(e, rec, s.layers.Len())
 	var takes load
@@ -260,6 +255,25 @@ func (s *session) submit(e *ring.SQE) (did outcome, err error) {
 	s.outdated.mu.Unlock()
 	s.ahead.passed(takes.work(), s.srv.cfg.After)
 	return passed, nil
+}
+
+// copyRecord copies the record of a submission, unless that is so long that Decode refuses it unseen. An error is a breach
+// of the protocol.
+func (s *session) copyRecord(e *ring.SQE) (rec []byte, err error) {
+	switch {
+	case e.RecLen == 0:
+		return nil, nil
+	case e.RecLen > maxRecord:
+		_, err = s.sq.Locate(e.RecOff, e.RecLen)
+		return nil, err
+	}
+	if rec, err = s.sq.Record(s.record, e.RecOff, e.RecLen); err != nil {
+		return nil, err
+	}
+	if s.record = rec; cap(rec) > 1<<16 {
+		s.record = nil // large ones are rare
+	}
+	return rec, nil
 }
 
 // scarce reports whether the machine may soon lack credits that the client has already given back; an operation takes

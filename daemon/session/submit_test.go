@@ -13,6 +13,7 @@ import (
 	"github.com/kvpipe/kvpipe/daemon/session"
 	"github.com/kvpipe/kvpipe/daemon/session/sessiontest"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
 // inBothModes runs a test with a reader for each session, and with one poller for all.
@@ -59,6 +60,63 @@ func everyOp() []transfer.Op {
 		&transfer.GetOp{Target: 6, Match: transfer.MatchExact, Key: []byte{}, Tokens: []uint32{1, 2}, Timeout: 2},
 		&transfer.GetOp{Target: 6, Match: transfer.MatchKey, Key: []byte("key"), Timeout: 3},
 		&transfer.GetOp{Target: 6, Match: transfer.MatchDecline, Seq: 77, Key: []byte{}, Timeout: 4},
+	}
+}
+
+// TestALongRecordIsRefusedUnseen: a record that is longer than any that is valid costs nothing but its refusal. The longest ones that are valid are
+// accepted.
+func TestALongRecordIsRefusedUnseen(t *testing.T) {
+	const area = 64 << 20
+	inBothModes(t, func(t *testing.T, n *node) {
+		c := n.dial(sessiontest.Options{Role: transfer.Endpoint, Records: area})
+		pages := func() int64 {
+			t.Helper()
+			i, err := sys.Identify(c.RingC)
+			noErr(t, err)
+			return i.Allocated
+		}
+		submit := func(user uint64, e ring.SQE) {
+			t.Helper()
+			e.UserData = user
+			c.Rings.SubmitRaw(e)
+			noErr(t, c.Wake())
+		}
+		before := pages() // whoever reads of a record brings its pages
+		for user, op := range []uint8{ring.OpOffer, ring.OpPut, ring.OpNop, 99} {
+			submit(uint64(user+1), ring.SQE{Op: op, RecLen: area, LayerSlot: ring.NoSlot})
+			done, err := c.Wait()
+			noErr(t, err)
+			if transfer.Reason(done.Reason) != transfer.Invalid || !strings.Contains(done.Text, "split it") {
+				t.Errorf("operation %d: %+v", op, done)
+			}
+		}
+		if read := pages() - before; read > 1<<20 {
+			t.Errorf("%d bytes of records were read before they were refused", read)
+		}
+		submit(9, ring.SQE{Op: ring.OpNop, RecLen: area, RecOff: 8}) // such a record is nowhere, however long it may be
+		cause, err := c.Bye()
+		noErr(t, err)
+		if cause.Reason != transfer.Invalid || !strings.Contains(cause.Text, "must be 8-byte aligned and not wrap") {
+			t.Errorf("%+v", cause)
+		}
+	})
+
+	ids := make([]uint32, layout.MaxIDs)
+	for i := range ids {
+		ids[i] = uint32(2 * i)
+	}
+	take := &transfer.TakeOp{Key: make([]byte, 256), Token: make([]byte, 32), Content: make([]byte, 64), Trace: strings.Repeat("t", 64), Peer: strings.Repeat("p", 255), TakeID: 1, LayerSlot: transfer.NoSlot}
+	for i := range layout.MaxGroups / 2 { // every other list is encoded as runs
+		const each = layout.MaxIDs / (layout.MaxGroups / 2)
+		take.Blocks = append(take.Blocks, layout.BlockList{Group: uint32(2 * i)}, layout.BlockList{Group: uint32(2*i + 1), IDs: ids[i*each : (i+1)*each]})
+	}
+	put := &transfer.PutOp{Target: 1, Form: transfer.MatchPrefix, Bytes: 1, Meta: make([]byte, ring.MaxMeta), Tokens: make([]uint32, ring.MaxTokens), Blocks: []layout.BlockList{{NTokens: 1, IDs: ids}}}
+	for _, op := range []transfer.Op{take, put} {
+		e, rec := sessiontest.Encode(op)
+		e.RecLen = uint32(len(rec))
+		if _, err := session.Decode(&e, rec, 1); err != nil {
+			t.Errorf("%T of %d bytes: %v", op, len(rec), err)
+		}
 	}
 }
 
