@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/kvpipe/kvpipe/daemon/layout"
+	"github.com/kvpipe/kvpipe/daemon/ring"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
 )
 
@@ -26,6 +27,16 @@ func (l *load) add(o load, times int) {
 // work is how much the machine has to look at.
 func (l *load) work() int64 { return int64(l.ids) + int64(l.tokens) }
 
+// weigh returns how much the machine has to look at for an operation. What ends another one, which takes a few bytes, has it
+// let go of all that that one was given. The caller holds mu.
+func (s *session) weigh(e *ring.SQE, takes load) int64 {
+	if e.Op == ring.OpWithdraw || e.Op == ring.OpCancel {
+		o := s.ops[e.Target]
+		return o.work() + o.added
+	}
+	return takes.work()
+}
+
 func loadOf(op transfer.Op) load {
 	switch op := op.(type) {
 	case *transfer.OfferOp:
@@ -43,7 +54,7 @@ func loadOf(op transfer.Op) load {
 }
 
 // room reports whether the next submission need not wait for others. The caller holds mu.
-func (s *session) room() bool { return s.ahead.room(s.next.work()) && s.fits() }
+func (s *session) room() bool { return s.ahead.room(s.works) && s.fits() }
 
 // fits reports whether the next submission need not wait until others are released. The caller holds mu.
 func (s *session) fits() bool {
@@ -61,7 +72,7 @@ const (
 	stepAhead = 1 << 14
 )
 
-// ahead counts block ids and tokens that the session has passed on and that were not handled yet.
+// ahead counts block ids and tokens that the session has passed on, or let go of, and that were not handled yet.
 type ahead struct {
 	n     atomic.Int64
 	later int64 // not counted yet; guarded by in
@@ -100,4 +111,5 @@ func (m *most) raise(l Limits) {
 type opened struct {
 	as size
 	load
+	added int64 // what extensions of it had to be looked at for
 }

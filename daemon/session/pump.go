@@ -222,11 +222,12 @@ func (s *session) submit(e *ring.SQE) (did outcome, err error) {
 		takes = loadOf(op)
 	}
 	s.mu.Lock()
-	if s.next = takes; !s.room() {
+	work := s.weigh(e, takes)
+	if s.next, s.works = takes, work; !s.room() {
 		s.mu.Unlock()
 		return later, nil
 	}
-	s.next = load{}
+	s.next, s.works = load{}, 0
 	s.count.submissions.Add(1)
 	if err == nil {
 		err = s.accept(e, op, takes)
@@ -253,7 +254,7 @@ func (s *session) submit(e *ring.SQE) (did outcome, err error) {
 	}
 	s.srv.cfg.Queue(transfer.Submit{Session: s.id, UserData: e.UserData, Tag: e.Tag, Op: op})
 	s.outdated.mu.Unlock()
-	s.ahead.passed(takes.work(), s.srv.cfg.After)
+	s.ahead.passed(work, s.srv.cfg.After)
 	return passed, nil
 }
 
@@ -301,7 +302,13 @@ func (s *session) accept(e *ring.SQE, op transfer.Op, takes load) error {
 	if n := s.open[large]; as == large && n >= s.inflight {
 		return refuse(transfer.Quota, "this session has %d operations that are not released, the limit is %d (limits.inflight, at most a third of cq_entries = %d): wait for some of them, or raise that", n, s.inflight, s.reserve)
 	}
-	s.ops[e.UserData] = opened{as, takes}
+	s.ops[e.UserData] = opened{as: as, load: takes}
+	if e.Op == ring.OpExtend {
+		if o, ok := s.ops[e.Target]; ok {
+			o.added += takes.work()
+			s.ops[e.Target] = o
+		}
+	}
 	s.open[as]++
 	s.load.add(takes, 1)
 	return nil

@@ -59,6 +59,7 @@ type session struct {
 	open     [numSizes]int     // how many of each size
 	load     load              // of them
 	next     load              // of the submission that waits until there is room for it
+	works    int64             // how much the machine has to look at for that
 	ahead    ahead             // of the machine
 	result   []byte            // scratch
 	progress uint64            // furthest seen

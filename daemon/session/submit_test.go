@@ -203,28 +203,53 @@ func TestLargeSubmissionsGoOneByOne(t *testing.T) {
 		defer handled()
 		busy(n)
 		c := n.dial(sessiontest.Options{})
-		submit := func(ops, ids int) {
+		submit := func(ops, ids int) (users []uint64) {
 			t.Helper()
 			op := &transfer.OfferOp{Key: []byte("key"), Token: token, Consumers: 1, Blocks: []layout.BlockList{{NTokens: 1, IDs: make([]uint32, ids)}}}
 			for range ops {
-				_, err := c.Submit(op)
+				user, err := c.Submit(op)
 				noErr(t, err)
+				users = append(users, user)
 			}
+			return users
 		}
 		passed := func() int { return count[transfer.Submit](n) }
-		const small, large = 100, 5
-		submit(small, 100)
-		eventually(t, func() bool { return passed() == small }, "%d are submitted", passed)
-		submit(large, 400000)
-		for i := range large {
-			eventually(t, func() bool { return passed() >= small+i+1 }, "%d are submitted", passed)
-			noErr(t, c.Ping())
-			if got := passed(); got > small+i+1 {
-				t.Fatalf("%d large ones are passed on while %d are handled", got-small, i)
+		oneByOne := func(before, large int) {
+			t.Helper()
+			for i := range large {
+				eventually(t, func() bool { return passed() >= before+i+1 }, "%d are submitted", passed)
+				noErr(t, c.Ping())
+				if got := passed(); got > before+i+1 {
+					t.Fatalf("%d large ones are passed on while %d are handled", got-before, i)
+				}
+				eventually(t, func() bool { return asked() > 0 }, "the session asks %d times when it is handled", asked)
+				handled()
 			}
+		}
+		const small, large = 100, 5
+		few := submit(small, 100)
+		eventually(t, func() bool { return passed() == small }, "%d are submitted", passed)
+		many := submit(large, 400000)
+		oneByOne(small, large)
+
+		// What ends a large one, of a few bytes, has the machine let go of all of it.
+		const extended = 4
+		for range extended {
+			_, err := c.Submit(&transfer.ExtendOp{Target: few[0], Blocks: []layout.BlockList{{NTokens: 1, IDs: make([]uint32, 100000)}}})
+			noErr(t, err)
 			eventually(t, func() bool { return asked() > 0 }, "the session asks %d times when it is handled", asked)
 			handled()
 		}
+		for i, user := range append(many, few...) {
+			var op transfer.Op = &transfer.WithdrawOp{Target: user}
+			if i%2 == 0 {
+				op = &transfer.CancelOp{Target: user}
+			}
+			_, err := c.Submit(op)
+			noErr(t, err)
+		}
+		oneByOne(small+large+extended, large+1)
+		eventually(t, func() bool { return passed() == 2*(small+large)+extended }, "%d are submitted", passed)
 	}, func(c *session.Config) {
 		c.After = func(f func()) {
 			mu.Lock()
