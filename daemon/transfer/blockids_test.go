@@ -1,6 +1,7 @@
 package transfer_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/kvpipe/kvpipe/daemon/layout"
@@ -247,4 +248,35 @@ func TestBlockIDsOfEnds(t *testing.T) {
 	e.is(e.put(1, tx, 0, 9*block, ""), transfer.Failed, transfer.Quota, "has 0 block ids in what it offers, takes, puts and gets, with these 9, the limit is limits.block_ids = 8")
 	e.is(e.put(1, tx, 0, block, ""), transfer.Failed, transfer.Quota, "limits.block_ids = 8")
 	e.keeps(1, 0)
+}
+
+// TestBlocksOfManyRanks: everybody waits while an operation is accepted, and that takes as long at each rank of a scheduler. So no operation holds
+// more blocks, at all of its ranks, than one of the most block ids at eight.
+func TestBlocksOfManyRanks(t *testing.T) {
+	const ranks, most = 16, 8 << 20
+	e := newEnds(t, nil)
+	for r := range uint32(ranks) {
+		id := transfer.SessionID(r + 2)
+		e.step(transfer.SessionOpened{Session: id, Engine: "e", Instance: "i", Role: transfer.Worker, Rank: r, TPWorld: ranks, PPWorld: 1, Credits: 1000})
+		e.step(transfer.LayoutSet{Session: id, Layout: arena(t, layout.MaxIDs)})
+	}
+	e.step(transfer.SessionOpened{Session: 1, Engine: "e", Instance: "i", Role: transfer.Scheduler, Rank: transfer.NoRank, TPWorld: ranks, PPWorld: 1, Credits: 1000})
+	blocks := func(first, n uint32) []layout.BlockList {
+		return []layout.BlockList{{FirstToken: first * block, NTokens: n * block, IDs: layout.Adjacent(first, n)}}
+	}
+	offer := func(s transfer.SessionID, key string, n uint32) uint64 {
+		return e.submit(s, &transfer.OfferOp{Key: []byte(key), Token: anyToken, Lease: 5 * transfer.Second, Blocks: blocks(0, n)})
+	}
+	take := func(n uint32) uint64 {
+		return e.submit(1, &transfer.TakeOp{Key: []byte("none"), Token: anyToken, TakeID: 1, LayerSlot: transfer.NoSlot, Timeout: 5 * transfer.Second, Blocks: blocks(0, n)})
+	}
+	const too = uint32(most/ranks + 1)
+	says := fmt.Sprintf("blocks: %d ids, each of a block at 16 ranks, are %d blocks, the limit of one operation is 8388608: split it, or have the ranks offer and take for themselves", too, too*ranks)
+	e.is(take(too), transfer.Failed, transfer.Quota, says)
+	e.is(offer(1, "o", too), transfer.Failed, transfer.Quota, says)
+	grows := offer(1, "o", 1)
+	extend := func(n uint32) uint64 { return e.submit(1, &transfer.ExtendOp{Target: grows, Blocks: blocks(1, n)}) }
+	e.is(extend(too), transfer.Failed, transfer.Quota, says)
+	e.isDone(extend(too - 1))
+	e.runs(offer(2, "of one rank", layout.MaxIDs))
 }

@@ -102,9 +102,17 @@ func (m *Machine) submitCancel(s *session, sub *Submit, target uint64) {
 	}
 }
 
+// maxHolds bounds the blocks that one operation holds, those of all its ranks: each takes as long as another block id. A
+// scheduler may have hundreds of ranks; of eight, an operation may name as many blocks as one of a single rank.
+const maxHolds = 8 * layout.MaxIDs
+
 // checkBlocks validates lists against every rank's layout. A rank may lack groups that another one has (pipeline stages
 // of hybrid models), but every list must be of a group that some rank has, and for the same tokens of each such rank.
 func (m *Machine) checkBlocks(ranks []*session, lists []layout.BlockList) Cause {
+	if n := layout.CountIDs(lists); n*len(ranks) > maxHolds {
+		return because(Quota, "blocks: %d ids, each of a block at %d ranks, are %d blocks, the limit of one operation is %d: split it, or have the ranks offer and take for themselves",
+			n, len(ranks), n*len(ranks), maxHolds)
+	}
 	for i := range lists {
 		var known *layout.Group
 		for _, s := range ranks {
