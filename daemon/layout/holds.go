@@ -55,6 +55,18 @@ func (h *Holds) Release(lists []BlockList, exclusive bool) {
 // Held returns the number of holds of either kind; a block that several share counts once per hold.
 func (h *Holds) Held() (shared, exclusive int) { return h.shared, h.exclusive }
 
+// Size returns how many counts the table has, each of 4 bytes.
+func (h *Holds) Size() (n int) {
+	for _, d := range h.domains {
+		for _, c := range d {
+			if c != nil {
+				n += len(c)
+			}
+		}
+	}
+	return n
+}
+
 // acquire returns the position of the first conflict, or -1.
 func (h *Holds) acquire(b *BlockList, exclusive bool) int {
 	g := h.layout.Group(b.Group)

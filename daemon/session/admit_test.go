@@ -18,7 +18,7 @@ func TestWhoComesAgainAwaitsItsOwnEnd(t *testing.T) {
 	v.cfg = Config{Node: "n", Epoch: 2, Events: func(ev transfer.Event) { last = ev.(transfer.SessionOpened) }}.withDefaults()
 	opens := func() *session {
 		return &session{
-			srv: v, who: identity{Engine: "e", Instance: "i", Role: transfer.Scheduler, Rank: transfer.NoRank}, secret: newSecret(),
+			srv: v, who: identity{Engine: "e", Instance: "i", UID: 7, Role: transfer.Scheduler, Rank: transfer.NoRank}, secret: newSecret(),
 			ending: make(chan struct{}), left: make(chan struct{}),
 		}
 	}
@@ -29,7 +29,7 @@ func TestWhoComesAgainAwaitsItsOwnEnd(t *testing.T) {
 
 	h := ring.Hello{Session: uint64(old.id), Secret: old.secret}
 	first, again := opens(), opens()
-	if err := v.admit(first, &h); err != nil || !last.Resumed {
+	if err := v.admit(first, &h); err != nil || !last.Resumed || last.User != 7 {
 		t.Fatalf("it comes back as %+v, %v", last, err)
 	}
 	close(first.ending)

@@ -237,7 +237,7 @@ func (v *Server) admit(s *session, h *ring.Hello) error {
 	}
 	v.served.Add(1) // not draining, so Close has not begun to wait
 	v.cfg.Events(transfer.SessionOpened{
-		Session: s.id, Engine: s.who.Engine, Instance: s.who.Instance, Owner: s.who.Owner, Role: s.who.Role, Rank: s.who.Rank,
+		Session: s.id, Engine: s.who.Engine, Instance: s.who.Instance, Owner: s.who.Owner, User: s.who.UID, Role: s.who.Role, Rank: s.who.Rank,
 		TPWorld: s.who.TPWorld, PPWorld: s.who.PPWorld, Credits: s.credits, Had: k.Had, Resumed: k.Resumed, Changed: k.Changed,
 	})
 	v.state.another(&s.who, k)

@@ -32,7 +32,7 @@ const maxOld = 16
 // that names no instance joins the live one.
 func (m *Machine) sessionOpened(ev *SessionOpened) {
 	s := &session{
-		id: ev.Session, role: ev.Role, rank: ev.Rank, ring: ev.Credits, credits: ev.Credits, resumed: ev.Resumed, changed: ev.Changed,
+		id: ev.Session, user: ev.User, role: ev.Role, rank: ev.Rank, ring: ev.Credits, credits: ev.Credits, resumed: ev.Resumed, changed: ev.Changed,
 		ops: map[uint64]*op{}, uses: map[*op]struct{}{},
 	}
 	s.self[0] = s

@@ -13,6 +13,7 @@ type SessionOpened struct {
 	Engine   string
 	Instance string
 	Owner    string // opaque: uid and cgroup
+	User     uint32 // uid
 	Role     Role
 	Rank     uint32 // tp + pp*TPWorld; NoRank for schedulers
 	TPWorld  uint32

@@ -52,6 +52,7 @@ type member struct {
 	segs1  [1]portion
 	ends   map[uint32]uint32 // group -> token after the last one offered; an opaque group is in it once it has blocks
 	sealed bool
+	left   int // what counts of it among estates
 }
 
 // portion is what one offer or extend operation added.

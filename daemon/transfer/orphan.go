@@ -13,8 +13,23 @@ import (
 // a new instance offers under its key. Only death makes orphans: closing a session withdraws its offers, and a process
 // that was told to go may still be writing.
 
-// survives says whether the offer may go on without a session that is gone.
+// survives says whether the offer may go on without a session that is gone. What it leaves behind then counts.
 func (mb *member) survives(m *Machine, s *session) bool {
+	if !mb.mayOutlive(m, s) {
+		return false
+	}
+	own, of := mb.estate(s)
+	if !m.estates.room(s, own+of) {
+		m.log(infoLevel, "a finished offer ends with its engine: this user and cgroup, or user, has left too much behind", "engine", s.engine.key.name, "instance", s.engine.instance,
+			"rank", rankName(s), "key", short(mb.offer.key))
+		return false
+	}
+	mb.left, s.behind = mb.left+own, s.behind+of
+	m.estates.add(s, own+of)
+	return true
+}
+
+func (mb *member) mayOutlive(m *Machine, s *session) bool {
 	if !s.died || m.cfg.OrphanLease <= 0 || mb.offer.ended || !mb.offer.sealed() {
 		return false
 	}
@@ -91,6 +106,10 @@ func (m *Machine) bereave(mb *member) {
 	for _, s := range mb.ranks {
 		if i := slices.Index(s.orphans, mb.offer); i >= 0 {
 			s.orphans = slices.Delete(s.orphans, i, i+1)
+			if len(s.orphans) == 0 {
+				m.estates.add(s, -s.behind)
+				s.behind = 0
+			}
 			m.drained(s)
 		}
 	}

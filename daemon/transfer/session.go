@@ -10,6 +10,7 @@ import (
 type session struct {
 	id       SessionID
 	engine   *engine
+	user     uint32
 	role     Role
 	rank     uint32
 	self     [1]*session
@@ -35,6 +36,7 @@ type session struct {
 	lingers  *home             // the home that outlives it
 	orphans  []*offer          // offers that outlive it and lie in its memory
 	reads    int               // legs that may read orphans that have not ended
+	behind   int               // what counts of it among estates
 	orphaned bool              // SessionOrphaned has said what of its memory has to stay
 	gone     []layout.RegionID // removed regions
 	invalid  []layout.RegionID // regions without memory, until they are revalidated
