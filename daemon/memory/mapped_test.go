@@ -2,6 +2,7 @@ package memory
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -73,6 +74,38 @@ func TestMappedOfOneOwner(t *testing.T) {
 	}
 	if len(pool.owned) != 0 {
 		t.Errorf("regions are left: %v", pool.owned)
+	}
+}
+
+// TestMappedOfOneUser: a user that is many owners, as it can make cgroups, leaves others a quarter.
+func TestMappedOfOneUser(t *testing.T) {
+	const page = 4096
+	pool := NewPool(Limits{Mapped: 8})
+	var all []*Space
+	register := func(owner string) error {
+		s := NewSpace(pool, owner)
+		all = append(all, s)
+		_, err := s.Register(memfd(t, page, good), page)
+		return err
+	}
+	for range 2 { // what is unmapped does not count
+		for i := range 6 {
+			noErr(t, register(fmt.Sprintf("uid 7, cgroup /%d", i)))
+		}
+		for _, owner := range []string{"uid 7, cgroup /0", "uid 7, cgroup /6, 7", "uid 7, not visible"} {
+			if err := register(owner); !errors.Is(err, ErrQuota) || !strings.Contains(err.Error(), "6 regions of this user in all its cgroups are mapped, the limit is 6, three quarters of the 8") {
+				t.Errorf("a seventh region of one user: %v", err)
+			}
+		}
+		for range 2 {
+			noErr(t, register("uid 77, cgroup /0"))
+		}
+		for _, s := range all {
+			s.Close()
+		}
+		if len(pool.owned) != 0 || len(pool.users) != 0 {
+			t.Errorf("regions are left: %v, %v", pool.owned, pool.users)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package memory
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/kvpipe/kvpipe/internal/sys"
@@ -21,7 +22,7 @@ type Limits struct {
 	SessionBytes uint64 // bytes of one session
 	TotalBytes   uint64 // of all sessions
 	Regions      int    // of one session
-	Mapped       int    // regions of all sessions mapped at a time; one owner may have half
+	Mapped       int    // regions of all sessions mapped at a time; one owner may have half, one user three quarters
 }
 
 // Pool accounts for the memory that all sessions keep.
@@ -31,6 +32,7 @@ type Pool struct {
 	bytes  uint64
 	mapped int            // regions
 	owned  map[string]int // mapped regions by owner
+	users  map[string]int // and by user
 	files  map[file]int   // mapped regions by file
 
 	punched map[file]chan struct{} // files that are losing pages right now; closed when those are gone
@@ -44,7 +46,7 @@ type Pool struct {
 // NewPool returns an empty account.
 func NewPool(l Limits) *Pool {
 	return &Pool{
-		limits: l, owned: map[string]int{}, files: map[file]int{},
+		limits: l, owned: map[string]int{}, users: map[string]int{}, files: map[file]int{},
 		punched: map[file]chan struct{}{}, punch: sys.Punch,
 		warming: make(chan struct{}, warmAtOnce), populate: populate,
 	}
@@ -77,13 +79,16 @@ func (p *Pool) reserve(owner string, size, n, used uint64, regions int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.limits
-	half := (l.Mapped + 1) / 2 // so that others always find room
+	half, most := (l.Mapped+1)/2, (3*l.Mapped+3)/4 // so that others always find room
 	switch {
 	case l.Regions > 0 && regions >= l.Regions:
 		return fmt.Errorf("%w: %d regions are registered, the limit is %d: unregister some, or register fewer larger ones", ErrQuota, regions, l.Regions)
 	case n > 0 && l.Mapped > 0 && p.owned[owner] >= half:
 		return fmt.Errorf("%w: %d regions of this user and cgroup are mapped, the limit is %d, half of the %d of all sessions, which are half of vm.max_map_count when the daemon started: unregister some, register fewer larger ones, or raise that and start the daemon again",
 			ErrQuota, p.owned[owner], half, l.Mapped)
+	case n > 0 && l.Mapped > 0 && p.users[UserOf(owner)] >= most:
+		return fmt.Errorf("%w: %d regions of this user in all its cgroups are mapped, the limit is %d, three quarters of the %d of all sessions, which are half of vm.max_map_count when the daemon started: unregister some, register fewer larger ones, or raise that and start the daemon again",
+			ErrQuota, p.users[UserOf(owner)], most, l.Mapped)
 	case n > 0 && l.Mapped > 0 && p.mapped >= l.Mapped:
 		return fmt.Errorf("%w: %d regions of all sessions are mapped, the limit is %d, half of vm.max_map_count when the daemon started: unregister some, register fewer larger ones, or raise that and start the daemon again",
 			ErrQuota, p.mapped, l.Mapped)
@@ -105,6 +110,17 @@ func (p *Pool) count(owner string, n int) {
 	if p.owned[owner] += n; p.owned[owner] == 0 {
 		delete(p.owned, owner)
 	}
+	user := UserOf(owner)
+	if p.users[user] += n; p.users[user] == 0 {
+		delete(p.users, user)
+	}
+}
+
+// UserOf returns the user of an owner: what comes before the first comma of its name. A user may be any number of owners,
+// since it may make cgroups.
+func UserOf(owner string) string {
+	user, _, _ := strings.Cut(owner, ",")
+	return user
 }
 
 func (p *Pool) giveBack(n uint64) {

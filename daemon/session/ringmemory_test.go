@@ -53,3 +53,19 @@ func TestRingMemoryOfAll(t *testing.T) {
 		t.Errorf("%d bytes are left", n)
 	}
 }
+
+// TestRingMemoryOfAUser: a user that is many owners, as it can make cgroups, leaves others a quarter.
+func TestRingMemoryOfAUser(t *testing.T) {
+	r := session.NewRingMemory()
+	for range 2 { // what is given back does not count
+		noErr(t, r.Take("uid 7, cgroup /a", 50, 100))
+		noErr(t, r.Take("uid 7, cgroup /b", 24, 100))
+		for _, owner := range []string{"uid 7, cgroup /b", "uid 7, cgroup /c, d", "uid 7, not visible"} {
+			says(t, &sessiontest.Error{Cause: session.CauseOf(r.Take(owner, 2, 100))}, transfer.Quota, "the 74 of this user in all its cgroups are more than 75, three quarters of limits.ring_memory = 100")
+		}
+		noErr(t, r.Take("uid 77, cgroup /a", 25, 100))
+		r.GiveBack("uid 7, cgroup /a", 50)
+		r.GiveBack("uid 7, cgroup /b", 24)
+		r.GiveBack("uid 77, cgroup /a", 25)
+	}
+}

@@ -41,9 +41,12 @@ func (m *Machine) submitBind(s *session, sub *Submit, in *BindOp) {
 		cause = because(Invalid, "the session is an end already; each end has a session of its own")
 	case m.binds[key] >= m.cfg.MaxPipes:
 		cause = because(Quota, "engine %q has %d ends of pipes and lookup buffers, the limit is limits.pipes = %d: close some, wait for those that linger, or raise that", key.name, m.binds[key], m.cfg.MaxPipes)
-	case in.Kind.home() && m.lingering[key.owner] >= m.cfg.MaxPipes:
+	case in.Kind.home() && m.lingering.owners[key.owner] >= m.cfg.MaxPipes:
 		cause = because(Quota, "this user and cgroup has %d pipes and lookup buffers that linger, of all its engines, the limit is limits.pipes = %d: receive what is in some, wait until their linger is over, or raise that",
-			m.lingering[key.owner], m.cfg.MaxPipes)
+			m.lingering.owners[key.owner], m.cfg.MaxPipes)
+	case in.Kind.home() && m.lingering.users[s.user] >= maxEstates*m.cfg.MaxPipes:
+		cause = because(Quota, "this user has %d pipes and lookup buffers that linger, of all its cgroups, the limit is %d times limits.pipes = %d: receive what is in some, wait until their linger is over, or raise that",
+			m.lingering.users[s.user], maxEstates, m.cfg.MaxPipes)
 	case in.Kind.home():
 		if p := m.places[b.name]; p != nil && p.home != nil && p.home.gone != nil {
 			cause = because(Busy, "%s: its last sender is gone, with %s still to be received, for %s at most; receive what is left, or use another name",

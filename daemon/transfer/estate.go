@@ -13,7 +13,7 @@ const (
 	estateOffer   = 256  // besides its block ids
 )
 
-// estates counts what is left behind.
+// estates counts what is left behind, by whom.
 type estates struct {
 	owners map[string]int
 	users  map[uint32]int

@@ -1,6 +1,7 @@
 package transfer_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -106,6 +107,30 @@ func TestPipesThatLingerAreCounted(t *testing.T) {
 	e.is(e.open(2, next), transfer.Failed, transfer.Quota, "limits.pipes = 1: close some, wait for those that linger, or raise that")
 	e.pass(3e9)
 	e.runs(e.submit(2, next))
+}
+
+// TestAUsersPipesThatLingerAreCounted: nor has a user, who can make cgroups and so be many owners, more than four times as many.
+func TestAUsersPipesThatLingerAreCounted(t *testing.T) {
+	const most = 4 * 2
+	e := newEnds(t, func(c *transfer.Config) { c.MaxPipes = 2 })
+	last := transfer.SessionID(0)
+	opens := func(user uint32, owner string) uint64 {
+		last++
+		e.step(transfer.SessionOpened{Session: last, Engine: "e", Owner: owner, User: user, Role: transfer.Endpoint, Credits: 1000})
+		e.step(transfer.LayoutSet{Session: last, Layout: arena(t, 1024)})
+		return e.submit(last, &transfer.BindOp{Kind: transfer.BindSend, Name: fmt.Sprint("p", last), Capacity: 1 << 20, Linger: 2e9})
+	}
+	for range 2 { // what lingers no more does not count
+		for i := range most {
+			tx := opens(7, fmt.Sprint("owner ", i))
+			e.put(last, tx, 0, 300, "a")
+			e.step(transfer.SessionClosed{Session: last, Cause: transfer.Cause{Reason: transfer.Closed, Text: "closed"}})
+		}
+		e.is(opens(7, "another"), transfer.Failed, transfer.Quota, "this user has 8 pipes and lookup buffers that linger, of all its cgroups, the limit is 4 times limits.pipes = 2: receive what is in some")
+		e.runs(opens(8, "another user's"))
+		e.step(transfer.SessionClosed{Session: last, Cause: transfer.Cause{Reason: transfer.Closed, Text: "closed"}})
+		e.pass(3e9)
+	}
 }
 
 // TestAnOwnersPipesThatLingerAreCounted: engines' names are free, and sessions that are over count against no limit of sessions. So no more

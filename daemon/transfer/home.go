@@ -135,10 +135,7 @@ func (m *Machine) endHome(h *home, status Status, cause, verdict Cause) {
 	m.tidyPlace(p)
 	if s.lingers == h {
 		s.lingers = nil
-		owner := s.engine.key.owner
-		if m.lingering[owner]--; m.lingering[owner] == 0 {
-			delete(m.lingering, owner)
-		}
+		m.lingering.add(s, -1)
 		m.drained(s)
 	}
 }

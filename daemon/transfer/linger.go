@@ -6,14 +6,15 @@ import "github.com/kvpipe/kvpipe/daemon/layout"
 // stay, and nothing else of it. Receivers take what is left; then they hear that it was sealed, or that its sender is gone.
 
 // stay keeps the home of a session that is over. It returns false if there is nothing to keep. An owner, who may name any
-// number of engines, gets no new home while as many of its homes stay as one engine may have ends.
+// number of engines, gets no new home while as many of its homes stay as one engine may have ends; a user, who may be any
+// number of owners, while four times as many do.
 func (h *home) stay(m *Machine, s *session, cause Cause) bool {
 	if !s.closed || h.ended || h.items == 0 || h.gone != nil {
 		return false
 	}
 	h.gone = &cause
 	s.lingers = h
-	m.lingering[s.engine.key.owner]++
+	m.lingering.add(s, 1)
 	m.arm(&h.over, h, wakeLinger, m.now+h.linger)
 	m.rematch(h)
 	return true

@@ -36,7 +36,7 @@ type Machine struct {
 
 	places    map[placeName]*place // pipes and lookup buffers
 	binds     map[engineKey]int    // number of ends of each engine
-	lingering map[string]int       // number of homes of each owner that outlive their sessions
+	lingering estates              // number of homes that outlive their sessions
 	estates   estates              // of dead sessions
 	unheard   map[string]int       // number of pipes of each owner whose end nobody has heard
 	bound     map[*bind]struct{}
@@ -71,7 +71,7 @@ func New(cfg Config) *Machine {
 		keyOps:    map[uint64]*keyOp{},
 		places:    map[placeName]*place{},
 		binds:     map[engineKey]int{},
-		lingering: map[string]int{},
+		lingering: newEstates(),
 		estates:   newEstates(),
 		unheard:   map[string]int{},
 		bound:     map[*bind]struct{}{},
