@@ -48,22 +48,37 @@ func (b *builder) missing() []layout.Run {
 	return out
 }
 
-// appendRuns appends the marked blocks and clears the marks: other tracks share them and must not append them again.
+// appendRuns appends the marked blocks and clears the marks: other tracks share them and must not append them again. It
+// counts the runs first, as findSpans does.
 func (l *lacks) appendRuns(runs []layout.Run, group uint32) []layout.Run {
 	if l.marked == nil {
 		return runs
 	}
-	from := len(runs)
-	for i, id := range l.ids {
-		if l.marked[i/64]&(1<<(i%64)) == 0 {
-			continue
+	n := 0
+	l.visit(func(_ uint32, follows bool) {
+		if !follows {
+			n++
 		}
-		if n := len(runs) - 1; n >= from && runs[n].First+runs[n].Count == id {
-			runs[n].Count++
+	})
+	runs = slices.Grow(runs, n)
+	l.visit(func(id uint32, follows bool) {
+		if follows {
+			runs[len(runs)-1].Count++
 		} else {
 			runs = append(runs, layout.Run{Group: group, First: id, Count: 1})
 		}
-	}
+	})
 	l.marked = nil
 	return runs
+}
+
+// visit calls f for each marked block; follows says that it lies behind the one before.
+func (l *lacks) visit(f func(id uint32, follows bool)) {
+	next := uint64(layout.NoBlock)
+	for i, id := range l.ids {
+		if l.marked[i/64]&(1<<(i%64)) != 0 {
+			f(id, uint64(id) == next)
+			next = uint64(id) + 1
+		}
+	}
 }

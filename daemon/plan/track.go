@@ -124,19 +124,38 @@ func (l *list) scan(group uint32) (holes bool, err error) {
 	return holes, nil
 }
 
-// findSpans visits the consumer's blocks. Each either moves whole (as far as its tokens were asked for) or is
-// missing.
+// findSpans finds what moves of the consumer's blocks, and what is missing. It counts the spans first: there may be half a
+// million, and a list that grows to that takes several times as much memory.
 func (t *track) findSpans() {
-	for i, id := range t.dst.ids {
-		at := (t.dst.skip + uint64(i)) * t.dst.size
-		first, end := max(at, t.dst.first), min(at+t.dst.size, t.dst.end)
-		if id == layout.NoBlock || first >= end {
-			continue
+	n, until := 0, ^uint64(0)
+	t.visit(func(_ int, first, end uint64, moves bool) {
+		if moves && first != until {
+			n++
 		}
-		if t.src.has(first, end) {
+		if moves {
+			until = end
+		}
+	})
+	if n > cap(t.spans) {
+		t.spans = make([]span, 0, n)
+	}
+	t.visit(func(i int, first, end uint64, moves bool) {
+		if moves {
 			t.push(first, end)
 		} else {
 			t.lack(i)
+		}
+	})
+}
+
+// visit calls f for each of the consumer's blocks, with its position and those of its tokens that were asked for. It
+// either moves whole, or is missing.
+func (t *track) visit(f func(i int, first, end uint64, moves bool)) {
+	for i, id := range t.dst.ids {
+		at := (t.dst.skip + uint64(i)) * t.dst.size
+		first, end := max(at, t.dst.first), min(at+t.dst.size, t.dst.end)
+		if id != layout.NoBlock && first < end {
+			f(i, first, end, t.src.has(first, end))
 		}
 	}
 }
