@@ -67,11 +67,11 @@ func (d *Driver) execute(e transfer.Effect) (long bool) {
 	return false
 }
 
-// record logs what the machine says. What is normal, but may be had as often as a client likes, is logged for everybody
-// no more often than damper.Flow allows, and else for whoever debugs.
+// record logs what the machine says. What is normal, or may be had as often as a client likes, is logged for everybody no
+// more often than damper.Flow allows, and else for whoever debugs.
 func (d *Driver) record(e transfer.Log) {
 	level := slog.Level(e.Level)
-	if level != slog.LevelInfo {
+	if level != slog.LevelInfo && !e.Often {
 		d.log.Log(context.Background(), level, e.Text, e.Attrs...)
 		return
 	}
@@ -81,7 +81,7 @@ func (d *Driver) record(e transfer.Log) {
 		d.told[e.Text] = f
 	}
 	due, untold := f.Due()
-	damper.Record(d.log, due, untold, e.Text, e.Attrs...)
+	damper.Record(d.log, level, due, untold, e.Text, e.Attrs...)
 }
 
 func (d *Driver) arm(at transfer.Time) {

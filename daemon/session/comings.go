@@ -1,6 +1,10 @@
 package session
 
-import "github.com/kvpipe/kvpipe/internal/damper"
+import (
+	"log/slog"
+
+	"github.com/kvpipe/kvpipe/internal/damper"
+)
 
 // comings bounds what is logged of sessions that come and go: anybody who may connect can do both a thousand times a
 // second, and the journal, or whoever rotates files, would throw away what others should read. Users share an allowance
@@ -13,5 +17,5 @@ func (c *comings) due(uid uint32) (tell bool, untold int) { return c[uid%uint32(
 
 // tell logs a record about the session: for everybody if it is due, else for whoever debugs.
 func (s *session) tell(due bool, untold int, text string, attrs ...any) {
-	damper.Record(s.log, due, untold, text, attrs...)
+	damper.Record(s.log, slog.LevelInfo, due, untold, text, attrs...)
 }

@@ -146,6 +146,7 @@ type Log struct {
 	Level int
 	Text  string
 	Attrs []any // key, value, ...
+	Often bool  // a client can have it said as often as it likes; so can it what is normal (info)
 }
 
 func (Rouse) effect()           {}

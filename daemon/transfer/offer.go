@@ -133,8 +133,8 @@ func (m *Machine) tellCut(s *session, asked Time) {
 		return
 	}
 	s.cut = true
-	m.log(warnLevel, "a lease was cut to offers.max_lease, and so are all longer ones of this session", "engine", s.engine.key.name, "instance", s.engine.instance,
-		"rank", rankName(s), "asked", duration(asked), "granted", duration(m.cfg.MaxLease))
+	m.emit(Log{Level: warnLevel, Often: true, Text: "a lease was cut to offers.max_lease, and so are all longer ones of this session", Attrs: []any{
+		"engine", s.engine.key.name, "instance", s.engine.instance, "rank", rankName(s), "asked", duration(asked), "granted", duration(m.cfg.MaxLease)}})
 }
 
 func (m *Machine) newOffer(s *session, in *OfferOp) *offer {

@@ -98,9 +98,8 @@ func (f *Flow) Due() (tell bool, untold int) {
 	return true, untold
 }
 
-// Record logs text at level info if it is due, else at debug, and says how many were not due since the last that was.
-func Record(log *slog.Logger, due bool, untold int, text string, attrs ...any) {
-	level := slog.LevelInfo
+// Record logs text at a level if it is due, else at debug, and says how many were not due since the last that was.
+func Record(log *slog.Logger, level slog.Level, due bool, untold int, text string, attrs ...any) {
 	if !due {
 		level = slog.LevelDebug
 	}
