@@ -8,26 +8,43 @@ import (
 )
 
 // plans are the plans that wait for a planner. Owners take turns, one plan each, so an owner that asks for many or
-// large ones keeps only itself waiting.
+// large ones keeps only itself waiting. The owners of one user share the user's turns: a user may have hundreds.
 type plans struct {
 	mu    sync.Mutex
 	some  sync.Cond
-	turns []*lineup // owners with waiting plans, the next one first
+	turns []*party // with waiting plans, the next one first
+	users map[planUser]*party
 	of    map[planOwner]*lineup
 	over  bool
 }
 
-// planOwner is who a plan is made for: another node, or a session that takes within this node.
+// planUser is another node, or a user of this one.
+type planUser struct {
+	peer string
+	uid  uint32
+}
+
+// party is the owners of one user that have waiting plans, the next one first.
+type party struct {
+	user  planUser
+	turns []*lineup
+}
+
+// planOwner is who a plan is made for: another node that takes here, or a session that takes, from this node or from
+// another.
 type planOwner struct {
 	peer    string
 	session transfer.SessionID
 }
 
 func (o planOwner) String() string {
-	if o.peer != "" {
+	switch {
+	case o.session == 0:
 		return fmt.Sprintf("node %q", o.peer)
+	case o.peer == "":
+		return fmt.Sprintf("session %#x", uint64(o.session))
 	}
-	return fmt.Sprintf("session %#x", uint64(o.session))
+	return fmt.Sprintf("session %#x, which takes from node %q", uint64(o.session), o.peer)
 }
 
 // lineup is the waiting plans of one owner.
@@ -47,26 +64,32 @@ const maxPlans = 1 << 14
 
 func (p *plans) init() {
 	p.some.L = &p.mu
-	p.of = map[planOwner]*lineup{}
+	p.users, p.of = map[planUser]*party{}, map[planOwner]*lineup{}
 }
 
-func ownerOf(e *transfer.MakePlan) planOwner {
-	if e.Leg.Peer == "" && len(e.Consumer) > 0 {
-		return planOwner{session: e.Consumer[0].Session}
+func ownerOf(e *transfer.MakePlan) (planOwner, planUser) {
+	if len(e.Consumer) > 0 && e.Consumer[0].Session != 0 {
+		return planOwner{e.Leg.Peer, e.Consumer[0].Session}, planUser{uid: e.User}
 	}
-	return planOwner{peer: e.Leg.Peer}
+	return planOwner{peer: e.Leg.Peer}, planUser{peer: e.Leg.Peer}
 }
 
 // add queues a plan, or says why not.
 func (p *plans) add(w wanted) transfer.Cause {
-	owner := ownerOf(&w.MakePlan)
+	owner, user := ownerOf(&w.MakePlan)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.of[owner]
 	if l == nil {
+		u := p.users[user]
+		if u == nil {
+			u = &party{user: user}
+			p.users[user] = u
+			p.turns = append(p.turns, u)
+		}
 		l = &lineup{owner: owner}
 		p.of[owner] = l
-		p.turns = append(p.turns, l)
+		u.turns = append(u.turns, l)
 	}
 	if n := len(l.list); n >= maxPlans {
 		return transfer.Cause{Reason: transfer.Quota, Text: fmt.Sprintf("%d plans wait to be made for %s, the limit: let some transfers end first", n, owner)}
@@ -86,16 +109,28 @@ func (p *plans) next() (w wanted, ok bool) {
 	if p.over {
 		return w, false
 	}
-	l := p.turns[0]
-	p.turns[0] = nil
-	p.turns = p.turns[1:]
-	w, l.list[0] = l.list[0], wanted{}
-	if l.list = l.list[1:]; len(l.list) > 0 {
-		p.turns = append(p.turns, l)
+	u := shift(&p.turns)
+	l := shift(&u.turns)
+	w = shift(&l.list)
+	if len(l.list) > 0 {
+		u.turns = append(u.turns, l)
 	} else {
 		delete(p.of, l.owner)
 	}
+	if len(u.turns) > 0 {
+		p.turns = append(p.turns, u)
+	} else {
+		delete(p.users, u.user)
+	}
 	return w, true
+}
+
+// shift takes the first element off a list and keeps no reference to it.
+func shift[T any](list *[]T) (first T) {
+	var none T
+	first, (*list)[0] = (*list)[0], none
+	*list = (*list)[1:]
+	return first
 }
 
 // close ends all waiting. Plans that still wait are not made.

@@ -21,9 +21,10 @@ func TestPlansTakeTurns(t *testing.T) {
 		p.add(planFor("mad", 0, x))
 	}
 	p.add(planFor("b", 0, 10))
-	p.add(planFor("", 1, 20))
-	p.add(planFor("", 2, 30))
-	p.add(planFor("", 1, 21))
+	for user, w := range []wanted{planFor("", 1, 20), planFor("", 2, 30), planFor("", 1, 21)} {
+		w.User = uint32(user) % 2
+		p.add(w)
+	}
 	var got []transfer.XferID
 	for range 7 {
 		w, _ := p.next()
@@ -34,6 +35,39 @@ func TestPlansTakeTurns(t *testing.T) {
 	}
 	if len(p.of) > 0 || len(p.turns) > 0 {
 		t.Errorf("%d owners are left, for whom nothing waits", len(p.of))
+	}
+}
+
+// TestPlansOfAUserTakeItsTurns: a user may have hundreds of sessions, each of which takes from here and from other nodes, and keeps others waiting
+// for one plan all the same. Its sessions take turns among themselves.
+func TestPlansOfAUserTakeItsTurns(t *testing.T) {
+	var p plans
+	p.init()
+	of := func(user uint32, peer string, session transfer.SessionID, x transfer.XferID) {
+		w := planFor(peer, session, x)
+		w.User = user
+		p.add(w)
+	}
+	for s := range transfer.SessionID(3) {
+		of(7, "", 1+s, transfer.XferID(s))
+		of(7, "", 1+s, 100+transfer.XferID(s))
+	}
+	of(7, "b", 1, 3)
+	of(8, "", 4, 10)
+	of(8, "", 4, 11)
+	of(9, "b", 5, 20)
+	p.add(planFor("b", 0, 30)) // what b takes here
+	p.add(planFor("b", 0, 31))
+	var got []transfer.XferID
+	for range 12 {
+		w, _ := p.next()
+		got = append(got, w.Leg.Xfer)
+	}
+	if want := []transfer.XferID{0, 10, 20, 30, 1, 11, 31, 2, 3, 100, 101, 102}; !slices.Equal(got, want) {
+		t.Errorf("planned in the order %v, want %v", got, want)
+	}
+	if len(p.of) > 0 || len(p.users) > 0 || len(p.turns) > 0 {
+		t.Errorf("%d owners of %d users are left, for whom nothing waits", len(p.of), len(p.users))
 	}
 }
 

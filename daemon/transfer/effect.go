@@ -100,6 +100,7 @@ type MakePlan struct {
 	Src, Dst []layout.BlockList
 	// SrcBy overrides Src for single ranks, in offers that workers made themselves.
 	SrcBy   map[uint32][]layout.BlockList
+	User    uint32 // who takes, if that is a session of this node
 	Layered bool
 	Whole   bool // every destination element must have a source, else Incompatible (the producer's engine lives on one node)
 }

@@ -132,7 +132,7 @@ func (t *take) accept(m *Machine, g *MsgGrant) {
 		}
 		m.emit(MakePlan{
 			Leg: t.leg.id, Seg: g.Seg, Producer: producers, Consumer: t.layouts,
-			Src: g.Blocks, SrcBy: g.BlocksBy, Dst: dst, Layered: g.Layered, Whole: g.Whole,
+			Src: g.Blocks, SrcBy: g.BlocksBy, Dst: dst, User: t.by.user, Layered: g.Layered, Whole: g.Whole,
 		})
 		return
 	}

@@ -61,11 +61,21 @@ func (v *serve) advance(m *Machine) {
 		}
 		m.emit(MakePlan{
 			Leg: v.leg.id, Seg: uint32(i), Producer: o.layouts, Consumer: v.consumers,
-			Src: src, SrcBy: srcBy, Dst: dst,
+			Src: src, SrcBy: srcBy, Dst: dst, User: v.user(m),
 			Layered: o.layered(i) || v.take.Layered, Whole: o.whole(),
 		})
 	}
 	v.finishSending(m)
+}
+
+// user is whose session takes, if it is one of this node.
+func (v *serve) user(m *Machine) uint32 {
+	if v.peer == nil {
+		if t := m.takes[v.leg.id.Xfer]; t != nil {
+			return t.by.user
+		}
+	}
+	return 0
 }
 
 // planned handles a segment's plan.
