@@ -7,7 +7,8 @@ type lane struct {
 	key     laneKey
 	slices  int           // posted and not ended
 	bytes   uint64        // what they weigh
-	engines []*laneEngine // those with something to post, the next one first
+	engines []*laneEngine // those with something to post, in the order of their rounds
+	round   uint64        // of the turn that is, or was last
 	queued  bool          // in Machine.pumping
 	spare   *laneEngine
 }
@@ -16,6 +17,8 @@ type laneKey struct{ peer, transport string }
 
 type laneEngine struct {
 	key    engineKey
+	user   uint32
+	round  uint64 // when its turn is
 	serves []*serve
 	budget int64 // bytes that it may still post in its turn; below 0: by how much it exceeded that
 }
@@ -70,9 +73,25 @@ func (m *Machine) enqueue(v *serve) {
 	if l.spare = nil; e == nil {
 		e = new(laneEngine)
 	}
-	e.key, e.serves, e.budget = v.offer.engine.key, append(e.serves[:0], v), 0
-	l.engines = append(l.engines, e)
+	e.key, e.user, e.serves, e.budget = v.offer.engine.key, v.offer.members[0].by.user, append(e.serves[:0], v), 0
+	l.await(e)
 	m.toPump(l)
+}
+
+// await gives an engine a turn to wait for. In each round each user has one: engines' names are free, and a user may have
+// hundreds. So those of one user take turns among themselves.
+func (l *lane) await(e *laneEngine) {
+	e.round = l.round + 1
+	for _, x := range l.engines {
+		if x.user == e.user {
+			e.round = max(e.round, x.round+1)
+		}
+	}
+	i := len(l.engines)
+	for i > 0 && l.engines[i-1].round > e.round {
+		i--
+	}
+	l.engines = slices.Insert(l.engines, i, e)
 }
 
 func (m *Machine) lane(key laneKey) *lane {
@@ -118,11 +137,13 @@ func (m *Machine) pumpLane(l *lane) {
 	from := len(m.keys)
 	for len(l.engines) > 0 && l.room(m) {
 		e := l.engines[0]
+		l.round = e.round
 		if e.budget <= 0 {
 			e.budget += turn
 		}
 		if e.budget <= 0 { // it is others' turn, if there are any
-			l.engines = append(slices.Delete(l.engines, 0, 1), e)
+			l.engines = slices.Delete(l.engines, 0, 1)
+			l.await(e)
 			continue
 		}
 		v := e.serves[0]
@@ -150,7 +171,7 @@ func (m *Machine) pumpLane(l *lane) {
 		}
 		l.engines = slices.Delete(l.engines, 0, 1)
 		if len(e.serves) > 0 {
-			l.engines = append(l.engines, e)
+			l.await(e)
 		} else {
 			l.spare = e
 		}

@@ -169,6 +169,45 @@ func TestFairness(t *testing.T) {
 	}
 }
 
+// TestAUserHasOneShare: engines' names are free, so a user may have any number of engines. They share what one user has of a link, evenly, and another
+// user has as much with a single engine.
+func TestAUserHasOneShare(t *testing.T) {
+	const engines, first = 6, transfer.SessionID(10)
+	loads := map[string]load{"small": {1, 60, 1 << 20, 0}}
+	for i := range engines {
+		loads[fmt.Sprint("many ", i)] = load{1, 100, 1 << 20, 0}
+	}
+	y := newYard(t, loads)
+	for i := range engines {
+		id := first + transfer.SessionID(i)
+		y.engine[id] = fmt.Sprint("many ", i)
+		y.m.Step(1, transfer.SessionOpened{Session: id, Engine: y.engine[id], User: 7, Role: transfer.Worker, Credits: 10000})
+		y.m.Step(1, transfer.LayoutSet{Session: id, Layout: oneRank(t)})
+		y.begin(id, decode)
+	}
+	before := len(y.posted)
+	y.begin(small, decode)
+	y.land()
+	y.all()
+	count, last := map[string]int{}, 0
+	for i, name := range y.posted {
+		if name == "small" {
+			last = i
+		}
+	}
+	for _, name := range y.posted[before : last+1] {
+		count[name]++
+	}
+	if all := last + 1 - before; all > 2*60+2 {
+		t.Errorf("%d slices were posted while one user had 60 to post: %v", all, count)
+	}
+	for name, n := range count {
+		if want := 60 / engines; name != "small" && (n < want-1 || n > want+1) {
+			t.Errorf("%s posted %d, want about %d", name, n, want)
+		}
+	}
+}
+
 // TestTinySlices: they cost more than their bytes, and count for that.
 func TestTinySlices(t *testing.T) {
 	y := newYard(t, map[string]load{"busy": {40, 100, 512, 0}, "small": {1, 20, 1 << 20, 0}})
