@@ -16,6 +16,7 @@ type engine struct {
 	world    uint32   // ranks of the engine on all nodes
 	gaveUp   bool     // one of its ranks has given memory up here
 	fenced   *Cause
+	outlived map[*offer]struct{} // offers that outlive a session of it
 }
 
 type engineKey struct{ name, owner string }

@@ -73,3 +73,39 @@ func TestAUserOfManyOwnersLeavesBehindNoMoreThanFour(t *testing.T) {
 		}
 	}
 }
+
+// TestASchedulerLooksAtItsPredecessorsOffers, and at no others: one that comes and goes in a loop costs nobody anything, however many offers there are.
+func TestASchedulerLooksAtItsPredecessorsOffers(t *testing.T) {
+	e := newEnds(t, func(c *transfer.Config) { c.OrphanLease = 30 * transfer.Second })
+	scheduler := func(id transfer.SessionID) {
+		e.step(transfer.SessionOpened{Session: id, Engine: "e", Instance: "i", Role: transfer.Scheduler, Rank: transfer.NoRank, Credits: 1000})
+	}
+	dies := func(id transfer.SessionID) {
+		e.step(transfer.SessionClosed{Session: id, Died: true, Cause: transfer.Cause{Reason: transfer.PeerGone, Text: "killed"}})
+	}
+	for id, engine := range map[transfer.SessionID]string{1: "e", 2: "another"} {
+		e.step(transfer.SessionOpened{Session: id, Engine: engine, Instance: "i", Role: transfer.Worker, Credits: 1000})
+		e.step(transfer.LayoutSet{Session: id, Layout: oneRank(t)})
+	}
+	for i := range 60 {
+		e.runs(e.offer(2, fmt.Sprint("of another ", i), 0, 1))
+	}
+	scheduler(3)
+	for i := range 2 {
+		e.runs(e.offer(3, fmt.Sprint("left ", i), 0, 1))
+	}
+	dies(3)
+	if n := e.m.Outlived(1); n != 2 {
+		t.Errorf("the next scheduler looks at %d offers, want 2", n)
+	}
+	scheduler(4)
+	if n, offers := e.m.Outlived(1), len(e.m.Snapshot().Offers); n != 0 || offers != 60 {
+		t.Errorf("the one after that looks at %d offers, and %d stand, want none and 60", n, offers)
+	}
+	e.runs(e.offer(4, "left again", 0, 1))
+	dies(4)
+	e.pass(30 * transfer.Second)
+	if n := e.m.Outlived(1); n != 0 {
+		t.Errorf("%d offers are looked at whose time is over", n)
+	}
+}

@@ -103,3 +103,6 @@ func (m *Machine) Routes() int { return len(m.routes) }
 
 // ParkedAt is how many takes wait under a key.
 func (m *Machine) ParkedAt(key string) int { return len(m.parked[key]) }
+
+// Outlived is how many offers a scheduler of a session's engine looks at when it comes.
+func (m *Machine) Outlived(s SessionID) int { return len(m.sessions[s].engine.outlived) }

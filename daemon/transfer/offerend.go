@@ -53,6 +53,7 @@ func (o *offer) endAs(m *Machine, status Status, cause, word Cause, how string) 
 	}
 	o.ended = true
 	o.outlived(-o.open)
+	delete(o.engine.outlived, o)
 	m.disarm(&o.expiry)
 	if m.offers[o.key] == o { // and not one that took its place
 		delete(m.offers, o.key)

@@ -58,6 +58,10 @@ func (mb *member) finished(s *session) bool {
 func (o *offer) outlive(m *Machine, s *session) {
 	if !o.orphaned {
 		o.orphaned, o.outlives = true, m.now+m.cfg.OrphanLease
+		if o.engine.outlived == nil {
+			o.engine.outlived = map[*offer]struct{}{}
+		}
+		o.engine.outlived[o] = struct{}{}
 		if o.expires > o.outlives {
 			o.expires = o.outlives
 			m.arm(&o.expiry, o, wakeExpiry, o.expires)
@@ -137,9 +141,9 @@ func (s *session) succeeded() bool {
 // blocks to others.
 func (m *Machine) succeed(e *engine) {
 	var old []*offer
-	for _, o := range m.offers {
+	for o := range e.outlived {
 		by := o.members[0].by
-		if o.orphaned && o.engine == e && by.role == Scheduler && by.closed && slices.ContainsFunc(o.ranks, (*session).alive) {
+		if by.role == Scheduler && by.closed && slices.ContainsFunc(o.ranks, (*session).alive) {
 			old = append(old, o)
 		}
 	}
