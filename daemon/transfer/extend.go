@@ -42,7 +42,9 @@ func (m *Machine) submitExtend(s *session, sub *Submit, in *ExtendOp) {
 	mb.sealed = in.Sealed
 	m.answer(s, sub)
 	mb.offer.renew(m)
-	mb.offer.grown(m)
+	if len(in.Blocks) > 0 || in.Sealed { // else nobody who waits needs a look: it may be said again and again, and thousands may wait
+		mb.offer.grown(m)
+	}
 }
 
 func extendable(s *session, in *ExtendOp) (*member, Cause) {
