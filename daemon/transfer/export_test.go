@@ -106,3 +106,6 @@ func (m *Machine) ParkedAt(key string) int { return len(m.parked[key]) }
 
 // Outlived is how many offers a scheduler of a session's engine looks at when it comes.
 func (m *Machine) Outlived(s SessionID) int { return len(m.sessions[s].engine.outlived) }
+
+// Away is how many regions without memory each operation of a session looks at.
+func (m *Machine) Away(s SessionID) int { return len(m.sessions[s].away) }

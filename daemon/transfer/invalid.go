@@ -14,11 +14,15 @@ func (m *Machine) regionInvalidated(ev RegionInvalidated) {
 	if s == nil || s.closed || slices.Contains(s.gone, ev.Region) {
 		return
 	}
+	named := s.names(ev.Region)
 	if !slices.Contains(s.invalid, ev.Region) {
 		s.invalid = append(s.invalid, ev.Region)
+		if named {
+			s.away = append(s.away, ev.Region)
+		}
 	}
 	s.engine.gaveUp = true
-	if !s.names(ev.Region) || m.cfg.Broken.Asleep {
+	if !named || m.cfg.Broken.Asleep {
 		m.emit(RegionDrained{Session: s.id, Region: ev.Region})
 		return
 	}
@@ -43,7 +47,8 @@ func (m *Machine) regionRevalidated(ev RegionRevalidated) {
 }
 
 func (s *session) forgetInvalid(r layout.RegionID) {
-	s.invalid = slices.DeleteFunc(s.invalid, func(x layout.RegionID) bool { return x == r })
+	is := func(x layout.RegionID) bool { return x == r }
+	s.invalid, s.away = slices.DeleteFunc(s.invalid, is), slices.DeleteFunc(s.away, is)
 }
 
 // names says whether the session's layout names the region.
@@ -69,10 +74,8 @@ func (s *session) asleep() bool {
 // valid refuses operations while a region of the layout has no memory. In a session that comes back, a region may have
 // been invalid before the layout named it.
 func (s *session) valid() Cause {
-	for _, r := range s.invalid {
-		if s.names(r) {
-			return because(Unavailable, "region %#x of the layout of rank %d is invalid: its engine has given its memory up; revalidate it first", uint64(r), s.rank)
-		}
+	if len(s.away) == 0 {
+		return Cause{}
 	}
-	return Cause{}
+	return because(Unavailable, "region %#x of the layout of rank %d is invalid: its engine has given its memory up; revalidate it first", uint64(s.away[0]), s.rank)
 }
