@@ -27,14 +27,20 @@ func (l *load) add(o load, times int) {
 // work is how much the machine has to look at.
 func (l *load) work() int64 { return int64(l.ids) + int64(l.tokens) }
 
-// weigh returns how much the machine has to look at for an operation. What ends another one, which takes a few bytes, has it
-// let go of all that that one was given. The caller holds mu.
-func (s *session) weigh(e *ring.SQE, takes load) int64 {
-	if e.Op == ring.OpWithdraw || e.Op == ring.OpCancel {
+// eachAhead is what any operation weighs in addition, in block ids: a client may submit tens of thousands that name none.
+const eachAhead = 256
+
+// weigh returns how much the machine has to look at for an operation; none is nil. What ends another one, which takes a few
+// bytes, has it let go of all that that one was given. The caller holds mu.
+func (s *session) weigh(e *ring.SQE, op transfer.Op, takes load) int64 {
+	switch {
+	case op == nil:
+		return 0
+	case e.Op == ring.OpWithdraw || e.Op == ring.OpCancel:
 		o := s.ops[e.Target]
-		return o.work() + o.added
+		return eachAhead + o.work() + o.added
 	}
-	return takes.work()
+	return eachAhead + takes.work()
 }
 
 func loadOf(op transfer.Op) load {

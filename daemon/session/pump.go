@@ -222,7 +222,7 @@ func (s *session) submit(e *ring.SQE) (did outcome, err error) {
 		takes = loadOf(op)
 	}
 	s.mu.Lock()
-	work := s.weigh(e, takes)
+	work := s.weigh(e, op, takes)
 	if s.next, s.works = takes, work; !s.room() {
 		s.mu.Unlock()
 		return later, nil

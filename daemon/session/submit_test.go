@@ -229,6 +229,9 @@ func TestLargeSubmissionsGoOneByOne(t *testing.T) {
 		const small, large = 100, 5
 		few := submit(small, 100)
 		eventually(t, func() bool { return passed() == small }, "%d are submitted", passed)
+		noErr(t, c.Ping())
+		eventually(t, func() bool { return asked() == 2 }, "the session asks %d times when they are handled", asked)
+		handled()
 		many := submit(large, 400000)
 		oneByOne(small, large)
 
@@ -250,6 +253,41 @@ func TestLargeSubmissionsGoOneByOne(t *testing.T) {
 		}
 		oneByOne(small+large+extended, large+1)
 		eventually(t, func() bool { return passed() == 2*(small+large)+extended }, "%d are submitted", passed)
+	}, func(c *session.Config) {
+		c.After = func(f func()) {
+			mu.Lock()
+			defer mu.Unlock()
+			after = append(after, f)
+		}
+	})
+}
+
+// TestSubmissionsOnTheirWay: operations that name no block are passed on no faster than they are handled, either: a queue may hold tens of thousands.
+func TestSubmissionsOnTheirWay(t *testing.T) {
+	const published, most = 3000, 1024
+	var mu sync.Mutex
+	var after []func()
+	handled := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, f := range after {
+			f()
+		}
+		after = nil
+	}
+	inBothModes(t, func(t *testing.T, n *node) {
+		defer handled()
+		busy(n)
+		c := n.dial(sessiontest.Options{SQ: 4096, CQ: 8192})
+		n.publishes(c, 1, published, &transfer.CancelOp{Target: 1 << 40})
+		noErr(t, c.Wake())
+		passed := func() int { return count[transfer.Submit](n) }
+		eventually(t, func() bool { return passed() >= most }, "%d are submitted", passed)
+		eventually(t, func() bool { return n.Stalls(transfer.SessionID(c.Welcome.Session)) }, "%d are submitted", passed)
+		if got := passed(); got != most {
+			t.Fatalf("%d are passed on while none is handled, want %d", got, most)
+		}
+		eventually(t, func() bool { handled(); return passed() == published }, "%d are submitted", passed)
 	}, func(c *session.Config) {
 		c.After = func(f func()) {
 			mu.Lock()
