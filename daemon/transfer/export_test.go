@@ -108,4 +108,10 @@ func (m *Machine) ParkedAt(key string) int { return len(m.parked[key]) }
 func (m *Machine) Outlived(s SessionID) int { return len(m.sessions[s].engine.outlived) }
 
 // Away is how many regions without memory each operation of a session looks at.
-func (m *Machine) Away(s SessionID) int { return len(m.sessions[s].away) }
+func (m *Machine) Away(id SessionID) int {
+	s := m.sessions[id]
+	if s.layout == nil { // nor does it look at any
+		return 0
+	}
+	return len(s.invalid)
+}

@@ -15,13 +15,12 @@ func (m *Machine) regionInvalidated(ev RegionInvalidated) {
 		return
 	}
 	named := s.names(ev.Region)
-	if !slices.Contains(s.invalid, ev.Region) {
-		s.invalid = append(s.invalid, ev.Region)
-		if named {
-			s.away = append(s.away, ev.Region)
+	if named || s.layout == nil { // else no operation is about it
+		if !slices.Contains(s.invalid, ev.Region) {
+			s.invalid = append(s.invalid, ev.Region)
 		}
+		s.engine.gaveUp = true
 	}
-	s.engine.gaveUp = true
 	if !named || m.cfg.Broken.Asleep {
 		m.emit(RegionDrained{Session: s.id, Region: ev.Region})
 		return
@@ -47,8 +46,7 @@ func (m *Machine) regionRevalidated(ev RegionRevalidated) {
 }
 
 func (s *session) forgetInvalid(r layout.RegionID) {
-	is := func(x layout.RegionID) bool { return x == r }
-	s.invalid, s.away = slices.DeleteFunc(s.invalid, is), slices.DeleteFunc(s.away, is)
+	s.invalid = slices.DeleteFunc(s.invalid, func(x layout.RegionID) bool { return x == r })
 }
 
 // names says whether the session's layout names the region.
@@ -71,11 +69,11 @@ func (s *session) asleep() bool {
 	return slices.ContainsFunc(s.engine.workers, func(w *session) bool { return w.ended == nil && w.valid().Reason != OK })
 }
 
-// valid refuses operations while a region of the layout has no memory. In a session that comes back, a region may have
-// been invalid before the layout named it.
+// valid refuses operations while a region of the layout has no memory. It is asked at each of them, so it does not look
+// through the layout.
 func (s *session) valid() Cause {
-	if len(s.away) == 0 {
+	if s.layout == nil || len(s.invalid) == 0 {
 		return Cause{}
 	}
-	return because(Unavailable, "region %#x of the layout of rank %d is invalid: its engine has given its memory up; revalidate it first", uint64(s.away[0]), s.rank)
+	return because(Unavailable, "region %#x of the layout of rank %d is invalid: its engine has given its memory up; revalidate it first", uint64(s.invalid[0]), s.rank)
 }

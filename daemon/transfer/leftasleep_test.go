@@ -196,3 +196,16 @@ func TestMemoryThatNoLayoutNamesIsDrainedAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// TestMemoryOfNoLayoutIsNobodysLoss: what a scheduler brings along to this daemon begins although a rank has given up memory here of which its
+// layout says nothing: no operation is about that.
+func TestMemoryOfNoLayoutIsNobodysLoss(t *testing.T) {
+	const scheduler, worker = 1, 2
+	e := newEnds(t, nil)
+	e.step(transfer.SessionOpened{Session: worker, Engine: "e", Instance: "i", Role: transfer.Worker, Credits: 1000, Resumed: true})
+	e.step(transfer.LayoutSet{Session: worker, Layout: oneRank(t)})
+	e.step(transfer.RegionInvalidated{Session: worker, Region: 2})
+	e.step(transfer.SessionOpened{Session: scheduler, Engine: "e", Instance: "i", Role: transfer.Scheduler, Rank: transfer.NoRank, Credits: 1000, Resumed: true})
+	e.runs(e.submit(scheduler, &transfer.OfferOp{Key: []byte("k"), Token: anyToken, Blocks: someBlocks(0, 1), Again: true}))
+	e.keeps(scheduler, 1)
+}

@@ -39,8 +39,7 @@ type session struct {
 	behind   int               // what counts of it among estates
 	orphaned bool              // SessionOrphaned has said what of its memory has to stay
 	gone     []layout.RegionID // removed regions
-	invalid  []layout.RegionID // regions without memory, until they are revalidated
-	away     []layout.RegionID // those of them that the layout names: each operation looks here, and a client may have any number of others
+	invalid  []layout.RegionID // regions without memory, until they are revalidated; once there is a layout, only those that it names
 	draining []layout.RegionID // regions of both kinds whose memory may still be touched
 	left     bool              // something about ranks was left to the next daemon
 	ended    *Cause            // why it was told to go
@@ -57,11 +56,7 @@ func (m *Machine) layoutSet(ev LayoutSet) {
 		s.layout = ev.Layout
 		s.holds = layout.NewHolds(ev.Layout)
 		s.asRank[0] = RankLayout{Rank: s.rank, Session: s.id, Layout: s.layout}
-		for _, r := range s.invalid { // in a session that comes back
-			if s.names(r) {
-				s.away = append(s.away, r)
-			}
-		}
+		s.invalid = slices.DeleteFunc(s.invalid, func(r layout.RegionID) bool { return !s.names(r) })
 		if cause := s.valid(); cause.Reason != OK { // it comes back without its memory
 			m.home.abandonMemory(m, s, cause)
 		}
