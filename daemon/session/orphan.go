@@ -89,7 +89,7 @@ func (s *session) shrink() {
 			l.Extents(l.Union(s.keep.Keep), mark)
 		}
 	})
-	if err != nil {
+	if err != nil && s.srv.unshrunk.Due() {
 		s.log.Warn("memory of an ended session could not be given back yet", "error", err)
 	}
 	s.tell(s.told, 0, "memory of an ended session stays for who takes or receives what is in it", "bytes", kept)

@@ -3,14 +3,20 @@ package session_test
 import (
 	"bytes"
 	"fmt"
+	"log/slog"
 	"runtime"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/layout"
 	"github.com/kvpipe/kvpipe/daemon/plan"
 	"github.com/kvpipe/kvpipe/daemon/ring"
+	"github.com/kvpipe/kvpipe/daemon/session"
 	"github.com/kvpipe/kvpipe/daemon/session/sessiontest"
 	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/internal/damper"
+	"github.com/kvpipe/kvpipe/internal/sys"
 )
 
 // TestNotDead: a client that says goodbye, or only closes its connection, has not died: it may still write its memory. What it
@@ -192,6 +198,45 @@ func TestManyLeftBehind(t *testing.T) {
 	n.on(nil)
 	if many := come(50); many > few*3/2 {
 		t.Errorf("a session takes %d bytes while 1000 lie behind, %d while none does", many, few)
+	}
+}
+
+// TestMemoryThatDoesNotGoBackDoesNotFillTheLog: a client can see to it that what is left of it cannot be given back, and then come and go in a
+// loop.
+func TestMemoryThatDoesNotGoBackDoesNotFillTheLog(t *testing.T) {
+	var log lines
+	n := start(t, func(c *session.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	layouts := make(chan *layout.Layout, 1)
+	n.on(func(ev transfer.Event) bool {
+		switch ev := ev.(type) {
+		case transfer.LayoutSet:
+			layouts <- ev.Layout
+		case transfer.SessionClosed:
+			n.SessionOrphaned(transfer.SessionOrphaned{Session: ev.Session, Layout: <-layouts, Keep: [][]layout.BlockList{{{NTokens: 1, IDs: []uint32{1}}}}})
+			return true
+		}
+		return false
+	})
+	began := time.Now()
+	const size = 4 * 4096
+	for range 20 {
+		c := n.dial(sessiontest.Options{Engine: "mortal"})
+		fd, err := sys.MemfdCreate("sealed", size, sys.MemfdOptions{Prefault: true, Seals: sys.SealSize})
+		noErr(t, err)
+		region, err := c.Register(fd, size)
+		noErr(t, err)
+		noErr(t, sys.AddSeals(fd, sys.SealFutureWrite)) // by which no page of it can be punched out
+		noErr(t, sys.Close(fd))
+		noErr(t, c.SetLayout([]layout.View{{
+			Region: region, NumBlocks: 4, BlockStride: 4096, TokenStride: 4096, HeadStride: 4096, ContentBytes: 4096,
+			Kind: layout.Paged, BlockSize: 1, Heads: 1, TotalHeads: 1, Part: "kv",
+		}}, nil, 0))
+		_, _ = c.Request(ring.CtlPing, nil) // the layout was reported before it is answered
+		c.Kill()
+		n.empty()
+	}
+	if told, most := strings.Count(log.String(), "could not be given back"), 1+int(time.Since(began)/damper.Gap); told < 1 || told > most {
+		t.Errorf("of 20 sessions whose memory could not be given back the log has %d, want 1 to %d", told, most)
 	}
 }
 

@@ -30,6 +30,7 @@ type Server struct {
 	lobby     lobby         // connections that have not said HELLO yet
 	refusals  damper.Each   // by user and reason
 	unsaved   damper.Damper // of the state
+	unshrunk  damper.Damper // memory of ended sessions
 	comings   comings
 	perUID    map[uint32]int // sessions
 	total     int
