@@ -3,6 +3,7 @@ package session
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/layout"
@@ -87,6 +88,7 @@ func (s *session) takeBack(m *message, stays bool) (later bool, err error) {
 	var tell transfer.Event = transfer.RegionRemoved{Session: s.id, Region: id}
 	if stays {
 		tell = transfer.RegionInvalidated{Session: s.id, Region: id}
+		s.givesUp(id)
 	}
 	s.mu.Lock()
 	r := s.removals[id]
@@ -124,6 +126,15 @@ func (s *session) takeBack(m *message, stays bool) (later bool, err error) {
 		return false, refuse(transfer.Timeout, "region %#x: another request for it came, which is answered instead", u.Region)
 	}
 	return true, nil
+}
+
+// givesUp writes down that the session gives memory up which operations of its engine's schedulers may be about. A region
+// that comes back without its memory has given that up at a daemon before.
+func (s *session) givesUp(id layout.RegionID) {
+	if s.who.Role == transfer.Worker && (s.layout == nil || slices.ContainsFunc(s.layout.Views(), func(v layout.View) bool { return v.Region == id })) {
+		s.srv.state.gaveUp(&s.who)
+		s.srv.saveState()
+	}
 }
 
 func (r *removal) name() string {

@@ -423,6 +423,34 @@ func TestReplacedRanksAreRemembered(t *testing.T) {
 	says("who is not known", n.dial(wrong), false, false)
 }
 
+// TestMemoryThatWasGivenUpIsRemembered: what a scheduler that is away has in mind is not what a rank's memory holds once that was given up, and
+// the daemon to which it comes may be yet another one.
+func TestMemoryThatWasGivenUpIsRemembered(t *testing.T) {
+	for _, named := range []bool{true, false} { // the rank's layout names the region
+		l := newLives(t)
+		n := l.start(nil)
+		o := sessiontest.Options{Engine: "e", Instance: "i", Role: transfer.Scheduler}
+		scheduler, rank := n.dial(o), n.dial(worker("e", "i", 0))
+		l.kill(n)
+		n = l.start(nil)
+		rank = n.dial(again(worker("e", "i", 0), rank))
+		region, _, err := rank.Alloc(16384)
+		noErr(t, err)
+		other, _, err := rank.Alloc(16384)
+		noErr(t, err)
+		noErr(t, rank.SetLayout([]layout.View{view(region)}, nil, 0))
+		if !named {
+			region = other
+		}
+		noErr(t, rank.Invalidate(region, 0))
+		l.kill(n)
+		n = l.start(nil)
+		if got := n.said(n.dial(again(o, scheduler))); !got.Resumed || got.Changed != named {
+			t.Errorf("the layout names the region: %v; the scheduler is resumed %v, changed %v", named, got.Resumed, got.Changed)
+		}
+	}
+}
+
 // Who said HELLO and lost its connection before it was answered is who it was when it comes again.
 func TestWhoIsNotAnsweredComesAgain(t *testing.T) {
 	l := newLives(t)

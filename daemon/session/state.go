@@ -58,6 +58,14 @@ func (st *state) another(who *identity, k roster.Known) {
 	})
 }
 
+// gaveUp must be called before the machine is told that a worker gives memory up.
+func (st *state) gaveUp(who *identity) {
+	st.change(func(r *roster.Roster) bool {
+		e := who.entry()
+		return r.GaveUp(&e)
+	})
+}
+
 // hasLayout notes that the session has a layout, and so will bring one when it comes back.
 func (st *state) hasLayout(id transfer.SessionID) {
 	st.change(func(r *roster.Roster) bool { return r.HasLayout(id) })

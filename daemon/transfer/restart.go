@@ -138,11 +138,11 @@ func (m *Machine) outdated(s *session, op Op) Cause {
 	switch {
 	case !again || s.role != Scheduler || m.cfg.Broken.Outdated:
 		return Cause{}
-	case s.changed:
-		return because(Restarted, "engine %q has another session of one of its ranks on node %q than this was about; submit it again for those that are here",
-			s.engine.key.name, m.cfg.Node)
 	case s.engine.gaveUp: // what ended then was all that the daemon had, and this it had not
 		return because(Restarted, "a rank of engine %q on node %q has given memory up, perhaps since this was submitted; submit it again for what the memory holds now", s.engine.key.name, m.cfg.Node)
+	case s.changed:
+		return because(Restarted, "engine %q has another session of one of its ranks on node %q than this was about, or one of them has given memory up since; submit it again for what is here",
+			s.engine.key.name, m.cfg.Node)
 	case !s.resumed: // or it was marked by OfBefore, because of a worker of which the machine has not heard yet
 		return because(Restarted, "the daemon of node %q cannot tell which ranks of engine %q this was about: it was restarted since, and did not expect this session any more, or another worker came just as it was read; submit it again for those that are here",
 			m.cfg.Node, s.engine.key.name)

@@ -35,7 +35,7 @@ type Session struct {
 	Rank     uint32             `json:"rank"`
 	Layout   bool               `json:"layout"`
 	Secret   string             `json:"secret_sha256"`
-	Changed  bool               `json:"changed,omitempty"` // a scheduler, some of whose submissions may be about replaced ranks
+	Changed  bool               `json:"changed,omitempty"` // a scheduler, some of whose submissions may be about replaced ranks, or memory that was given up
 	// Was is the name under which the client came to this daemon, and WasSecret is the hash of the secret it showed
 	// then. If the daemon ends early, the client may never have learned a newer name.
 	Was       transfer.SessionID `json:"was,omitempty"`
@@ -134,8 +134,22 @@ func (r *Roster) Another(who *Session, k Known) (changed bool) {
 	if who.Role != transfer.Worker || k.Resumed {
 		return false
 	}
+	return r.outdate(who, func(s *Session) bool { return s.client == nil || s.resumed || s.client.Submitted() })
+}
+
+// GaveUp must be called before the machine is told that a worker gives memory up. What schedulers of its instance have in
+// mind that are away, or have not said it yet, may be about what the memory held before. It marks them as changed, since
+// the daemon to which they say it may be another one, and says whether there are any.
+func (r *Roster) GaveUp(who *Session) (changed bool) {
+	return r.outdate(who, func(s *Session) bool {
+		return !s.Changed && (s.client == nil || s.resumed && !s.client.Submitted())
+	})
+}
+
+// outdate marks those of the schedulers of an instance as changed.
+func (r *Roster) outdate(who *Session, is func(*Session) bool) (changed bool) {
 	for id, s := range r.all {
-		if s.Role == transfer.Scheduler && s.instance() == who.instance() && (s.client == nil || s.resumed || s.client.Submitted()) {
+		if s.Role == transfer.Scheduler && s.instance() == who.instance() && is(&s) {
 			s.Changed, changed = true, true
 			r.all[id] = s
 		}

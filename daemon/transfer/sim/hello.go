@@ -128,6 +128,7 @@ func (s *Session) setLayout() {
 	s.comesWithout()
 	n.roster.HasLayout(s.id)
 	n.step(transfer.LayoutSet{Session: s.id, Layout: s.mem.layout})
+	s.nap()
 	if s.resumes {
 		s.resumes = false
 		s.again()

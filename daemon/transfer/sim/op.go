@@ -35,6 +35,7 @@ type Op struct {
 	untaken   []transfer.Op // offers: extensions that were not accepted, or of which that is not known
 	bare      bool          // offers: its first segment comes with an extension
 	short     bool          // offers: its extensions may be refused: one that failed has others behind it, or its ranks do not fit together
+	bereft    bool          // a rank gave up the memory that it was about, and no daemon knew of both
 	undone    bool          // its cancel was under way when the daemon went
 	local     bool          // the library ended it: no daemon knows it, so no rank hears of it
 	notice    bool          // the ranks have to hear from the next daemon that it failed
@@ -216,6 +217,9 @@ func (o *Op) terminal(s *Session, e transfer.Complete) {
 	o.meet(e)
 	if o.wrong != "" && e.Status == transfer.Done {
 		c.fail("op %d (%s): done, and %s", o.tag, o.kind, o.wrong)
+	}
+	if o.bereft && (e.Status == transfer.Done || o.granted) {
+		c.fail("op %d (%s): begun, and a rank has given up the memory that it was about", o.tag, o.kind)
 	}
 	switch {
 	case o.kind == "take" && e.Status == transfer.Done:

@@ -31,6 +31,9 @@ func (n *Node) comeBack() {
 		if s.late > 0 {
 			when, s.late = s.late, 0
 		}
+		if n.c.opts.Ragged && s.role == transfer.Scheduler && r.hit(30) { // what its ranks do meanwhile it does not know of
+			when = max(when, r.span(300*ms, 1800*ms))
+		}
 		if r.hit(n.c.faults.client) {
 			n.later(r.span(1*ms, 400*ms), s.hello)
 		}

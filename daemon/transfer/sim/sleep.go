@@ -1,6 +1,11 @@
 package sim
 
-import "github.com/kvpipe/kvpipe/daemon/transfer"
+import (
+	"slices"
+
+	"github.com/kvpipe/kvpipe/daemon/transfer"
+	"github.com/kvpipe/kvpipe/daemon/transfer/roster"
+)
 
 // An engine that sleeps gives up its memory and has it back some time later. Nothing may touch it after
 // RegionDrained.
@@ -8,7 +13,42 @@ import "github.com/kvpipe/kvpipe/daemon/transfer"
 // sleep asks for the rank's memory back.
 func (s *Session) sleep() {
 	s.sleepy = true
+	entry := roster.Session{Engine: s.eng.name, Instance: s.opened().Instance, Owner: owner, Role: s.role}
+	s.node.roster.GaveUp(&entry)
 	s.node.step(transfer.RegionInvalidated{Session: s.id, Region: region})
+}
+
+// nap has a rank give its memory up soon after it came, whoever else of its engine is not there yet.
+func (s *Session) nap() {
+	c := s.eng.c
+	if !c.opts.Ragged || c.calm || s.role != transfer.Worker || !s.eng.shape.sched || !c.rng.hit(25) {
+		return
+	}
+	s.node.later(c.rng.span(0, 400*ms), func() {
+		if s.open && !s.absent() && !s.away && !s.bare && !s.sleepy && !s.ousted && s.node.sessions[s.id] == s && !c.calm {
+			s.sleep()
+		}
+	})
+}
+
+// bereaves: what its scheduler, which waits for the next daemon, wants done with the rank's memory is not about what that
+// holds from now on. No daemon that was told of the memory knows of it yet.
+func (s *Session) bereaves() {
+	c := s.eng.c
+	for _, o := range c.ops {
+		if x := o.sess; x.role != transfer.Scheduler || !x.away || x.eng.older || o.freed || o.conflict || o.ends[x] != nil || !slices.Contains(o.ranksOf(), s) {
+			continue
+		}
+		o.bereft = true
+		var lost []uint32
+		for at, by := range s.src {
+			if by == o {
+				lost = append(lost, at)
+			}
+		}
+		slices.Sort(lost)
+		s.mem.spoil(lost, c.rng.next())
+	}
 }
 
 // regionDrained: nothing touches the region any more. The machine also says so of a session that comes back without
@@ -30,6 +70,7 @@ func (s *Session) regionDrained() {
 			c.fail("node %s: session %d has its memory back before it was told of the end of op %d (%s)", s.node.name, s.id, o.tag, o.kind)
 		}
 	}
+	s.bereaves()
 	if !c.fixed {
 		c.after(c.rng.span(0, 500*ms), s.wake)
 	}
