@@ -14,13 +14,19 @@ func TestMemoryIsNotGivenBackUnderWhatIsLeftToTheNextDaemon(t *testing.T) {
 			Key: []byte("k"), Token: []byte("0123456789abcdef"), Blocks: someBlocks(0, 1), Lease: 1000, Sealed: true}}
 	}
 	const worker, other, scheduler = 1, 2, 3
+	watch := func(s transfer.SessionID, user uint64) transfer.Submit {
+		return transfer.Submit{Session: s, UserData: user, Op: &transfer.WatchOp{Key: []byte("k"), Token: []byte("0123456789abcdef")}}
+	}
 	for name, c := range map[string]struct {
 		left  []transfer.SessionID
+		also  bool // and a watch, which is about no memory
 		ended bool // another session was told to go already, so ends are not reported any more
 		free  bool
 	}{
 		"nothing":               {free: true},
+		"only a watch":          {also: true, free: true},
 		"the rank's own":        {left: []transfer.SessionID{worker}},
+		"its own, and a watch":  {left: []transfer.SessionID{worker}, also: true},
 		"the scheduler's":       {left: []transfer.SessionID{scheduler}},
 		"another rank's":        {left: []transfer.SessionID{other}, free: true},
 		"ends without a report": {ended: true},
@@ -32,6 +38,9 @@ func TestMemoryIsNotGivenBackUnderWhatIsLeftToTheNextDaemon(t *testing.T) {
 				if e := m.Step(3, offer(s, uint64(i)+1)); len(e) != 0 {
 					t.Fatalf("what is left to the next daemon is answered: %v", e)
 				}
+			}
+			if c.also {
+				m.Step(3, watch(worker, 7))
 			}
 			if c.ended {
 				m.Step(3, transfer.SessionClosed{Session: other, Cause: transfer.Cause{Reason: transfer.Unavailable, Text: "stopping"}})

@@ -391,3 +391,39 @@ func TestOnlyItsOwnerBringsASessionBack(t *testing.T) {
 	r.runs(r.rank(transfer.SessionOpened{Resumed: true}, 1))
 	r.waits(false)
 }
+
+// TestHowLongATakeWaitsForAnOfferOfBefore: as long as those are awaited who may bring it; once the last of them is back, for a second from then on,
+// but never longer than they would have been awaited. Where nobody is awaited, as long as ever.
+func TestHowLongATakeWaitsForAnOfferOfBefore(t *testing.T) {
+	const wait, most = transfer.Second / 2, 10 * transfer.Second
+	for name, c := range map[string]struct {
+		awaited bool
+		back    transfer.Time // 0: it does not come
+		until   transfer.Time
+	}{
+		"nobody is awaited":                         {until: wait},
+		"who is awaited does not come":              {awaited: true, until: most},
+		"it comes soon":                             {awaited: true, back: 2 * transfer.Second, until: 3 * transfer.Second},
+		"it comes when its time is as good as over": {awaited: true, back: most - wait, until: most},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEnds(t, func(c *transfer.Config) { c.OfferWait = wait })
+			began, ev := e.now, transfer.Awaited{For: most}
+			if c.awaited {
+				ev.Sessions = []transfer.AwaitedSession{{Engine: "p", Instance: "i", Role: transfer.Worker}}
+			}
+			e.step(ev)
+			e.step(transfer.SessionOpened{Session: 1, Engine: "e", Role: transfer.Worker, Credits: 1000})
+			e.step(transfer.LayoutSet{Session: 1, Layout: oneRank(t)})
+			if c.back > 0 {
+				e.pass(began + c.back - e.now)
+				e.step(transfer.SessionOpened{Session: 2, Engine: "p", Instance: "i", Role: transfer.Worker, Credits: 1000, Resumed: true})
+			}
+			take := e.submit(1, &transfer.TakeOp{Key: []byte("k"), Token: anyToken, TakeID: 1, LayerSlot: transfer.NoSlot, Timeout: 60 * transfer.Second, Blocks: someBlocks(0, 1)})
+			e.pass(began + c.until - transfer.Second/100 - e.now)
+			e.runs(take)
+			e.pass(transfer.Second / 50)
+			e.is(take, transfer.Failed, transfer.NotFound, "is unknown")
+		})
+	}
+}

@@ -164,3 +164,16 @@ func TestWhoGoesTakesNobodyAlong(t *testing.T) {
 	}
 	f.leads("b", "10.0.0.5:1")
 }
+
+// TestWhoWaitsForAnAddressGoesOnWithItsNode: what an address led to is asked anew after a while. Whoever waits for the answer when that node's
+// channel is lost is asked for over the next one, whoever opens that, and need not wait until the address answers.
+func TestWhoWaitsForAnAddressGoesOnWithItsNode(t *testing.T) {
+	f := newFar(t)
+	f.asksAgain("10.0.0.5:7001", "b")
+	if dialed, sent, ended := f.does(transfer.PeerDown{Node: "b", Epoch: 1}); len(dialed)+len(sent)+ended != 0 {
+		t.Fatalf("without the channel: dialed %q, sent to %q, %d ended", dialed, sent, ended)
+	}
+	if _, sent, ended := f.does(transfer.PeerUp{Node: "b", Epoch: 2}); len(sent) != 1 || sent[0] != "b" || ended != 1 {
+		t.Errorf("b is back, and the watch that waits for its address is sent to %q, %d ended", sent, ended)
+	}
+}
