@@ -60,6 +60,7 @@ func (s *session) registerInvalid(m *message, r *ring.Register) (uint64, error) 
 	if err != nil {
 		return 0, err
 	}
+	s.givesUp(id)
 	s.srv.cfg.Events(transfer.RegionInvalidated{Session: s.id, Region: id})
 	return uint64(id), nil
 }
@@ -128,8 +129,8 @@ func (s *session) takeBack(m *message, stays bool) (later bool, err error) {
 	return true, nil
 }
 
-// givesUp writes down that the session gives memory up which operations of its engine's schedulers may be about. A region
-// that comes back without its memory has given that up at a daemon before.
+// givesUp writes down that the session gives memory up, or comes back without it, which operations of its engine's
+// schedulers may be about.
 func (s *session) givesUp(id layout.RegionID) {
 	if s.who.Role == transfer.Worker && (s.layout == nil || slices.ContainsFunc(s.layout.Views(), func(v layout.View) bool { return v.Region == id })) {
 		s.srv.state.gaveUp(&s.who)

@@ -445,9 +445,27 @@ func TestMemoryThatWasGivenUpIsRemembered(t *testing.T) {
 		noErr(t, rank.Invalidate(region, 0))
 		l.kill(n)
 		n = l.start(nil)
-		if got := n.said(n.dial(again(o, scheduler))); !got.Resumed || got.Changed != named {
-			t.Errorf("the layout names the region: %v; the scheduler is resumed %v, changed %v", named, got.Resumed, got.Changed)
+		says := func(when string, changed bool) {
+			t.Helper()
+			scheduler = n.dial(again(o, scheduler))
+			if got := n.said(scheduler); !got.Resumed || got.Changed != changed {
+				t.Errorf("the layout names the region: %v; %s the scheduler is resumed %v, changed %v", named, when, got.Resumed, got.Changed)
+			}
 		}
+		says("at the next daemon", named)
+		asks := func(op transfer.Op) {
+			t.Helper()
+			_, err := scheduler.Submit(op)
+			noErr(t, err)
+			wait[transfer.Submit](n, nil)
+			n.dial(worker(fmt.Sprint("other", l.epoch), "i", 0)) // the file is written
+			l.kill(n)
+			n = l.start(nil)
+		}
+		asks(&transfer.OfferOp{Key: []byte("k"), Token: make([]byte, 16), Again: true})
+		says("while it may bring more along,", named)
+		asks(&transfer.OfferOp{Key: []byte("k"), Token: make([]byte, 16)})
+		says("once it has brought all,", false)
 	}
 }
 

@@ -48,6 +48,7 @@ type session struct {
 	sq      *ring.Submissions
 	record  []byte // scratch
 	stopped bool   // nothing is taken in any more
+	brings  bool   // it may still bring along what is about memory that was given up
 
 	outdated outdated // submissions about earlier processes
 

@@ -58,12 +58,18 @@ func (st *state) another(who *identity, k roster.Known) {
 	})
 }
 
-// gaveUp must be called before the machine is told that a worker gives memory up.
+// gaveUp must be called before the machine is told that a worker gives memory up, or comes back without it.
 func (st *state) gaveUp(who *identity) {
 	st.change(func(r *roster.Roster) bool {
 		e := who.entry()
 		return r.GaveUp(&e)
 	})
+}
+
+// brought notes that a scheduler has brought along all that it had submitted before. The next save is soon enough: until
+// then it only seems not to have.
+func (st *state) brought(id transfer.SessionID) {
+	st.change(func(r *roster.Roster) bool { return r.Brought(id) })
 }
 
 // hasLayout notes that the session has a layout, and so will bring one when it comes back.

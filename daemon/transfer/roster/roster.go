@@ -35,7 +35,8 @@ type Session struct {
 	Rank     uint32             `json:"rank"`
 	Layout   bool               `json:"layout"`
 	Secret   string             `json:"secret_sha256"`
-	Changed  bool               `json:"changed,omitempty"` // a scheduler, some of whose submissions may be about replaced ranks, or memory that was given up
+	Changed  bool               `json:"changed,omitempty"` // a scheduler, some of whose submissions may be about replaced ranks
+	GaveUp   bool               `json:"gave_up,omitempty"` // a scheduler that may still bring submissions about memory which was given up
 	// Was is the name under which the client came to this daemon, and WasSecret is the hash of the secret it showed
 	// then. If the daemon ends early, the client may never have learned a newer name.
 	Was       transfer.SessionID `json:"was,omitempty"`
@@ -80,7 +81,8 @@ type Return struct {
 type Known struct {
 	Had     []uint32 // ranks that its instance had before
 	Resumed bool     // it continues an earlier session
-	Changed bool
+	Changed bool     // what it brings along may be about other ranks, or about what their memory held before
+	GaveUp  bool     // the latter; Brought has to be called once it has brought all
 }
 
 // Put adds a session. It replaces the one that it resumes and those that it makes obsolete: of the same rank, and of
@@ -113,8 +115,8 @@ func (r *Roster) Put(s Session, c Client, back Return, past []string) (k Known) 
 			delete(r.all, id)
 		}
 	}
-	k.Changed = old.Changed
-	s.Changed, s.resumed, s.client, s.before = old.Changed, k.Resumed, c, false
+	k.Changed, k.GaveUp = old.Changed || old.GaveUp, old.GaveUp
+	s.Changed, s.GaveUp, s.resumed, s.client, s.before = old.Changed, old.GaveUp, k.Resumed, c, false
 	if s.Role == transfer.Scheduler && back.ID != 0 && !k.Resumed { // nothing is known of the time from which its submissions are
 		s.Changed = true
 	}
@@ -134,24 +136,41 @@ func (r *Roster) Another(who *Session, k Known) (changed bool) {
 	if who.Role != transfer.Worker || k.Resumed {
 		return false
 	}
-	return r.outdate(who, func(s *Session) bool { return s.client == nil || s.resumed || s.client.Submitted() })
-}
-
-// GaveUp must be called before the machine is told that a worker gives memory up. What schedulers of its instance have in
-// mind that are away, or have not said it yet, may be about what the memory held before. It marks them as changed, since
-// the daemon to which they say it may be another one, and says whether there are any.
-func (r *Roster) GaveUp(who *Session) (changed bool) {
-	return r.outdate(who, func(s *Session) bool {
-		return !s.Changed && (s.client == nil || s.resumed && !s.client.Submitted())
+	return r.mark(who, func(s *Session) bool {
+		old := s.client == nil || s.resumed || s.client.Submitted()
+		s.Changed = s.Changed || old
+		return old
 	})
 }
 
-// outdate marks those of the schedulers of an instance as changed.
-func (r *Roster) outdate(who *Session, is func(*Session) bool) (changed bool) {
+// GaveUp must be called before the machine is told that a worker gives memory up, or comes back without it. What
+// schedulers of its instance have in mind that are away, or have not said it yet, may be about what the memory held
+// before. They are marked, since the daemon to which they say it may be another one. GaveUp says whether there are any.
+func (r *Roster) GaveUp(who *Session) (changed bool) {
+	return who.Role == transfer.Worker && r.mark(who, func(s *Session) bool {
+		was := s.GaveUp
+		s.GaveUp = was || s.client == nil || s.resumed && !s.client.Submitted()
+		return s.GaveUp != was
+	})
+}
+
+// Brought notes that a scheduler has submitted something new. What it brought along came before that. It says whether
+// that makes a difference.
+func (r *Roster) Brought(id transfer.SessionID) bool {
+	s := r.all[id]
+	if !s.GaveUp {
+		return false
+	}
+	s.GaveUp = false
+	r.all[id] = s
+	return true
+}
+
+// mark lets do change the schedulers of an instance, and says whether it has.
+func (r *Roster) mark(who *Session, do func(*Session) (changed bool)) (changed bool) {
 	for id, s := range r.all {
-		if s.Role == transfer.Scheduler && s.instance() == who.instance() && is(&s) {
-			s.Changed, changed = true, true
-			r.all[id] = s
+		if s.Role == transfer.Scheduler && s.instance() == who.instance() && do(&s) {
+			r.all[id], changed = s, true
 		}
 	}
 	return changed
@@ -197,7 +216,7 @@ func (r *Roster) Leave(id transfer.SessionID, again bool) bool {
 	s, ok := r.all[id]
 	if ok && again && s.formerly != nil && r.patient {
 		old := *s.formerly
-		old.Changed = old.Changed || s.Changed
+		old.Changed, old.GaveUp = old.Changed || s.Changed, old.GaveUp || s.GaveUp
 		r.all[old.ID] = old
 	}
 	return r.Drop(id)

@@ -299,9 +299,19 @@ func TestWhatMemoryHeldIsKnownToBeGone(t *testing.T) {
 			t.Errorf("%s: something changes a second time", name)
 		}
 		d.talks = false
+		var k Known
+		for range 2 { // two daemons that it comes to, and neither of them hears all
+			d.restart()
+			if s, k, _ = d.comes("i", transfer.Scheduler, transfer.NoRank, s); !k.Resumed || k.Changed != c.changed || k.GaveUp != c.changed {
+				t.Errorf("%s: it comes back as %+v", name, k)
+			}
+		}
+		if d.roster.Brought(s) != c.changed || d.roster.Brought(s) {
+			t.Errorf("%s: it is known, or said twice, that it has brought all", name)
+		}
 		d.restart()
-		if _, k, _ := d.comes("i", transfer.Scheduler, transfer.NoRank, s); !k.Resumed || k.Changed != c.changed {
-			t.Errorf("%s: it comes back as %+v", name, k)
+		if _, k, _ = d.comes("i", transfer.Scheduler, transfer.NoRank, s); k.Changed || k.GaveUp {
+			t.Errorf("%s: it had brought all, and comes back as %+v", name, k)
 		}
 	}
 }

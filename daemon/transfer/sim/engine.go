@@ -52,6 +52,7 @@ type Session struct {
 	leaving  bool          // it was told to go, and is about to
 	sleepy   bool          // its memory was asked back for a while
 	invalid  bool          // its memory is away
+	napped   bool          // its memory was away while there was no daemon
 	orphan   bool          // its daemon was told which of its memory has to stay
 	gone     transfer.Time // when the daemon heard that it is closed or dead
 	disowned bool          // nothing outlived anybody then, for want of a lease

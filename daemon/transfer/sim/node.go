@@ -258,6 +258,7 @@ func (n *Node) crash(down transfer.Time) {
 		case s.open && loyal[s.eng]:
 			s.lose()
 			n.away = append(n.away, s)
+			s.napAlone(down)
 		default:
 			s.daemonGone()
 		}

@@ -13,9 +13,28 @@ import (
 // sleep asks for the rank's memory back.
 func (s *Session) sleep() {
 	s.sleepy = true
+	s.saysInvalid()
+}
+
+func (s *Session) saysInvalid() {
 	entry := roster.Session{Engine: s.eng.name, Instance: s.opened().Instance, Owner: owner, Role: s.role}
 	s.node.roster.GaveUp(&entry)
 	s.node.step(transfer.RegionInvalidated{Session: s.id, Region: region})
+}
+
+// napAlone is nap while there is no daemon. Then nothing touches the memory, and it is given up at once.
+func (s *Session) napAlone(down transfer.Time) {
+	c := s.eng.c
+	if !c.opts.Ragged || s.role != transfer.Worker || !s.eng.shape.sched || !c.rng.hit(15) {
+		return
+	}
+	c.after(c.rng.span(0, down), func() {
+		if s.open && s.away && !s.sleepy && !s.ousted && !c.calm {
+			s.sleepy, s.invalid = true, true
+			s.bereaves()
+			c.after(c.rng.span(0, 500*ms), s.wake)
+		}
+	})
 }
 
 // nap has a rank give its memory up soon after it came, whoever else of its engine is not there yet.
@@ -78,16 +97,20 @@ func (s *Session) regionDrained() {
 
 // wake has the memory back. A session without a daemon tells the next one.
 func (s *Session) wake() {
-	s.sleepy, s.invalid = false, false
+	s.sleepy, s.invalid, s.napped = false, false, s.away
 	if s.open && !s.away && s.node.up {
 		s.node.step(transfer.RegionRevalidated{Session: s.id, Region: region})
 	}
 }
 
-// comesWithout tells the next daemon that the memory is away. If the daemon before had not let go of it, nobody waits
-// for that any more.
+// comesWithout tells the next daemon that the memory is away, or was while there was no daemon. If the daemon before had
+// not let go of it, nobody waits for that any more.
 func (s *Session) comesWithout() {
-	if s.sleepy = s.invalid; s.invalid {
-		s.node.step(transfer.RegionInvalidated{Session: s.id, Region: region})
+	if s.sleepy = s.invalid; s.invalid || s.napped {
+		s.saysInvalid()
 	}
+	if s.napped && !s.invalid {
+		s.node.step(transfer.RegionRevalidated{Session: s.id, Region: region})
+	}
+	s.napped = false
 }
