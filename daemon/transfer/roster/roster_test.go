@@ -46,7 +46,7 @@ type quiet struct{}
 func (quiet) Submitted() bool { return false }
 
 // talking is one that has submitted something.
-type talking struct{ quiet }
+type talking struct{}
 
 func (talking) Submitted() bool { return true }
 
