@@ -27,10 +27,33 @@ func (p *Plan) Small(n, most uint64) bool {
 }
 
 func (u *unit) pieces() uint64 {
-	if u.track.tokens == 0 {
+	switch {
+	case u.track.tokens == 0:
 		return 0
+	case len(u.parts) > 1:
+		return u.fused()
 	}
 	chunk := min(u.track.src.size, u.track.dst.size, u.track.tokens)
 	n := u.nest(chunk, atBoth)
 	return u.track.tokens * n.pieces() / chunk
+}
+
+// fused is pieces of several parts: a whole block is one, and what is moved of a block at an end of a span is some of each
+// part, perhaps byte by byte.
+func (u *unit) fused() (n uint64) {
+	size := u.track.src.size // and that of the other end's blocks
+	for i := range u.track.spans {
+		s := &u.track.spans[i]
+		whole := (s.first + size - 1) / size * size
+		head := min(whole, s.end) - s.first
+		tail := (s.end - s.first - head) % size
+		n += (s.end - s.first - head - tail) / size
+		for _, tokens := range [...]uint64{head, tail} {
+			for k := 0; tokens > 0 && k < len(u.parts); k++ {
+				some := u.parts[k].nest(tokens, atBoth)
+				n += some.pieces()
+			}
+		}
+	}
+	return n
 }

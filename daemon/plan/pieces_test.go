@@ -24,19 +24,39 @@ func TestPieces(t *testing.T) {
 		}
 		return l
 	}
+	two := func() *layout.Layout { // a whole block of both views is one piece
+		const k, v = 1, 2 // bytes
+		view := func(base, content uint64, part string) layout.View {
+			return layout.View{
+				Region: 1, Base: base, NumBlocks: blocks, BlockStride: tokens * heads * (k + v), TokenStride: content, HeadStride: tokens * content,
+				ContentBytes: content, Kind: layout.Paged, BlockSize: tokens, Heads: heads, TotalHeads: heads, Part: part,
+			}
+		}
+		l, err := layout.New([]layout.View{view(0, k, "k"), view(tokens*heads*k, v, "v")}, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
 	every := make([]uint32, 0, blocks/2) // none beside another
 	for i := uint32(0); i < blocks; i += 2 {
 		every = append(every, i)
 	}
+	all := uint32(len(every)) * tokens
 	for _, tc := range []struct {
-		name     string
-		src, dst *layout.Layout
+		name        string
+		src, dst    *layout.Layout
+		first, stop uint32 // tokens
 	}{
-		{"whole blocks", of(128, false), of(128, false)},
-		{"another order", of(128, false), of(128, true)},
-		{"another order of single bytes", of(1, false), of(1, true)},
+		{"whole blocks", of(128, false), of(128, false), 0, all},
+		{"another order", of(128, false), of(128, true), 0, all},
+		{"another order of single bytes", of(1, false), of(1, true), 0, all},
+		{"whole blocks of two views", two(), two(), 0, all},
+		{"a part of a block of two views", two(), two(), 3, 7},
+		{"the end of a block of two views", two(), two(), 3, tokens},
+		{"blocks of two views, the first and the last not whole", two(), two(), 3, all - 1},
 	} {
-		lists := []layout.BlockList{{NTokens: uint32(len(every)) * tokens, IDs: every}}
+		lists := []layout.BlockList{{FirstToken: tc.first, NTokens: tc.stop - tc.first, IDs: every[:(tc.stop+tokens-1)/tokens]}}
 		p, err := plan.New(plan.Request{Producer: []plan.Rank{{Layout: tc.src, Blocks: lists}}, Consumer: []plan.Rank{{Layout: tc.dst, Blocks: lists}}})
 		if err != nil {
 			t.Fatal(err)
