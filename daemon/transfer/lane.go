@@ -5,11 +5,12 @@ import "slices"
 // lane bounds what is posted to one peer over one transport, and lets the engines take turns.
 type lane struct {
 	key     laneKey
-	slices  int           // posted and not ended
-	bytes   uint64        // what they weigh
-	engines []*laneEngine // those with something to post, in the order of their rounds
-	round   uint64        // of the turn that is, or was last
-	queued  bool          // in Machine.pumping
+	slices  int                 // posted and not ended
+	bytes   uint64              // what they weigh
+	engines []*laneEngine       // those with something to post, in the order of their rounds
+	round   uint64              // of the turn that is, or was last
+	queued  bool                // in Machine.pumping
+	debts   map[engineKey]int64 // budgets of engines that have nothing to post just now; only those far below 0
 	spare   *laneEngine
 }
 
@@ -73,7 +74,9 @@ func (m *Machine) enqueue(v *serve) {
 	if l.spare = nil; e == nil {
 		e = new(laneEngine)
 	}
-	e.key, e.user, e.serves, e.budget = v.offer.engine.key, v.offer.members[0].by.user, append(e.serves[:0], v), 0
+	e.key, e.user, e.serves = v.offer.engine.key, v.offer.members[0].by.user, append(e.serves[:0], v)
+	e.budget = l.debts[e.key]
+	delete(l.debts, e.key)
 	l.await(e)
 	m.toPump(l)
 }
@@ -173,12 +176,31 @@ func (m *Machine) pumpLane(l *lane) {
 		if len(e.serves) > 0 {
 			l.await(e)
 		} else {
+			l.owes(e)
 			l.spare = e
 		}
+	}
+	if l.slices == 0 && len(l.engines) == 0 { // there are no others
+		l.debts = nil
 	}
 	if keys := m.keys[from:]; len(keys) > 0 {
 		m.emit(Post{Keys: keys, Transport: l.key.transport})
 	}
+}
+
+// maxDebts bounds the engines whose debts are remembered: clients may name any number of them.
+const maxDebts = 1024
+
+// owes remembers by how much an engine that has nothing more to post has exceeded its turn, if that was by several. Else it
+// would begin anew with its next transfer.
+func (l *lane) owes(e *laneEngine) {
+	if e.budget > -turn {
+		return
+	}
+	if l.debts == nil || len(l.debts) >= maxDebts {
+		l.debts = map[engineKey]int64{}
+	}
+	l.debts[e.key] = e.budget
 }
 
 func (l *lane) room(m *Machine) bool {
@@ -236,6 +258,7 @@ func (m *Machine) leaveLane(v *serve) {
 			}
 			e.serves = append(append([]*serve(nil), e.serves[:j]...), e.serves[j+1:]...)
 			if len(e.serves) == 0 {
+				l.owes(e)
 				l.engines = append(append([]*laneEngine(nil), l.engines[:i]...), l.engines[i+1:]...)
 			}
 			return

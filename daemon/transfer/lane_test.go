@@ -113,12 +113,16 @@ func (y *yard) begin(by, taker transfer.SessionID) {
 // land ends slices until none is posted any more.
 func (y *yard) land() {
 	for len(y.flying) > 0 {
-		k := y.flying[0]
-		y.flying = y.flying[1:]
-		y.step(transfer.SliceSent{Key: k})
-		k.End = transfer.Consumer
-		y.step(transfer.SliceLanded{Key: k})
+		y.landOne()
 	}
+}
+
+func (y *yard) landOne() {
+	k := y.flying[0]
+	y.flying = y.flying[1:]
+	y.step(transfer.SliceSent{Key: k})
+	k.End = transfer.Consumer
+	y.step(transfer.SliceLanded{Key: k})
 }
 
 // all checks that nothing is left.
@@ -256,6 +260,32 @@ func TestTinyPieces(t *testing.T) {
 	}
 	y.land()
 	y.all()
+}
+
+// TestTinyPiecesOneAfterTheOther: what an engine has posted beyond its turn counts, too, if it has nothing more to post just then and comes back
+// with another transfer as soon as that has ended.
+func TestTinyPiecesOneAfterTheOther(t *testing.T) {
+	y := newYard(t, map[string]load{"busy": {1, 1, 1 << 20, 1}, "small": {1, 200, 1 << 20, 0}})
+	y.begin(small, decode)
+	y.begin(busy, decode)
+	large, tinies := 0, 0
+	for looked, ended := 0, 0; large < 200; y.landOne() {
+		for ; looked < len(y.posted); looked++ {
+			if y.posted[looked] == "small" {
+				large++
+			} else {
+				tinies++
+			}
+		}
+		if n := y.ends[decode]; n > ended {
+			ended = n
+			y.begin(busy, decode)
+		}
+	}
+	y.land()
+	if tinies > 3 {
+		t.Errorf("%d slices of single bytes were posted while another engine posted 200 whole ones", tinies)
+	}
 }
 
 // TestDeafConsumer: one that never collects its completions takes as much as it has room to be told of, and that is all that others
