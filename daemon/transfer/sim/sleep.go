@@ -95,10 +95,10 @@ func (s *Session) regionDrained() {
 	}
 }
 
-// wake has the memory back. A session without a daemon tells the next one.
+// wake has the memory back. A session without a daemon, or whose daemon does not know its memory yet, says so later.
 func (s *Session) wake() {
-	s.sleepy, s.invalid, s.napped = false, false, s.away
-	if s.open && !s.away && s.node.up {
+	s.sleepy, s.invalid, s.napped = false, false, s.away || s.bare
+	if s.open && !s.napped && s.node.up {
 		s.node.step(transfer.RegionRevalidated{Session: s.id, Region: region})
 	}
 }
