@@ -105,7 +105,7 @@ func (s *Session) complete(e transfer.Complete) {
 		s.collect() // the library's own business
 		o.heard = o.heard || e.UserData == o.noticed
 		if e.Status == transfer.Failed && s.quiet[e.UserData] != nil && running(o) {
-			if !lower && !o.short {
+			if !lower && !o.short && !o.outOfStep() {
 				c.fail("op %d: an extension that was sent again is refused, and its offer with it: %s", o.tag, e.Text)
 			}
 			o.short = true
@@ -132,6 +132,11 @@ func (s *Session) complete(e transfer.Complete) {
 	}
 	s.collect()
 	o.told(s, e)
+}
+
+// outOfStep says whether something of another rank's offer under the key was refused for a limit that a reload may have lowered.
+func (o *Op) outOfStep() bool {
+	return slices.ContainsFunc(o.c.ops, func(x *Op) bool { return x.kind == "offer" && x.req == o.req && x.crowded })
 }
 
 // collect returns the completion's credit a little later, as a client that polls now and then.
