@@ -195,6 +195,8 @@ func (t *take) whySeeking(m *Machine) Cause {
 	}
 	text := waitTexts[min(int(why), len(waitTexts)-1)]
 	switch {
+	case t.said != "" && g.end.name.buffer:
+		return because(Timeout, "%s on node %q: nothing came within %s; that node said last: %s", g.end.name, node, duration(t.until-t.began), t.said)
 	case t.said != "":
 		text = "that node said last: " + t.said
 	case why == waitsForHome || why == waitsForOther:

@@ -51,12 +51,15 @@ func TestALateOperationSaysWhatItsPeerSaidLast(t *testing.T) {
 			Key: []byte("k"), Token: anyToken, TakeID: 1, Peer: "b", LayerSlot: transfer.NoSlot, Timeout: transfer.Second, Blocks: blocksOf(0, 10),
 		}})
 	}
-	get := func(a *asking) {
-		a.step(1, transfer.Submit{Session: 1, UserData: 1, Op: &transfer.BindOp{Kind: transfer.BindRecv, Name: "p", Peer: "b"}})
-		a.step(1, transfer.Submit{Session: 1, UserData: 2, Op: &transfer.GetOp{
-			Target: 1, Match: transfer.MatchNext, Room: 10, Timeout: transfer.Second, Blocks: blocksOf(0, 10),
-		}})
+	ask := func(kind transfer.BindKind, match transfer.Match) func(*asking) {
+		return func(a *asking) {
+			a.step(1, transfer.Submit{Session: 1, UserData: 1, Op: &transfer.BindOp{Kind: kind, Name: "p", Peer: "b"}})
+			a.step(1, transfer.Submit{Session: 1, UserData: 2, Op: &transfer.GetOp{
+				Target: 1, Match: match, Room: 10, Timeout: transfer.Second, Blocks: blocksOf(0, 10),
+			}})
+		}
 	}
+	get, query := ask(transfer.BindRecv, transfer.MatchNext), ask(transfer.BindSelect, transfer.MatchAny)
 	for name, c := range map[string]struct {
 		role   transfer.Role
 		submit func(*asking)
@@ -71,7 +74,10 @@ func TestALateOperationSaysWhatItsPeerSaidLast(t *testing.T) {
 		}, "the offer is not there"},
 		"a get that is put off": {transfer.Endpoint, get, func(x transfer.XferID) []transfer.Msg {
 			return []transfer.Msg{&transfer.MsgSeekRefuse{Xfer: x, Cause: drains, Retry: 1}}
-		}, `on node "b": that node said last: b drains`},
+		}, `pipe "p" on node "b": that node said last: b drains`},
+		"a query that is put off": {transfer.Endpoint, query, func(x transfer.XferID) []transfer.Msg {
+			return []transfer.Msg{&transfer.MsgSeekRefuse{Xfer: x, Cause: drains, Retry: 1}}
+		}, `buffer "p" on node "b": nothing came within 1s; that node said last: b drains`},
 		"a get that waits there since": {transfer.Endpoint, get, func(x transfer.XferID) []transfer.Msg {
 			return []transfer.Msg{&transfer.MsgSeekRefuse{Xfer: x, Cause: drains, Retry: 1}, &transfer.MsgSeekParked{Xfer: x}}
 		}, "no sender opened it"},
