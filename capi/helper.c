@@ -108,17 +108,16 @@ static int64_t deadlines(kvpipe_t *kv)
 		kv_offers_alive(kv, false);
 	}
 	int64_t next = kv_deadlines(kv, now, &ask);
-	ask = ask && h->ping == 0;
-	if (ask) {
+	if (ask && h->ping == 0) {
 		h->ping = kv_ctl_next_seq(kv);
-		h->ping_end = now + KV_GRACE_NS;
+		/* A daemon whose socket takes no message is as silent as one that answers none. */
+		(void)kv_ctl_send(kv->ctl.fd, KVPIPE_CTL_PING, h->ping, NULL, 0, -1, 0);
+		h->ping_end = kv_now() + KV_GRACE_NS; /* its time begins now, though this process stood still before it asked */
 	}
 	if (h->ping != 0 && h->ping_end < next)
 		next = h->ping_end;
 	h->target = next;
 	pthread_mutex_unlock(&kv->lock);
-	if (ask) /* a daemon whose socket takes no message is as silent as one that answers none */
-		(void)kv_ctl_send(kv->ctl.fd, KVPIPE_CTL_PING, h->ping, NULL, 0, -1, 0);
 	return next;
 }
 
