@@ -46,6 +46,16 @@
 			FAIL("\"%s\" does not say \"%s\"", (text), (words)); \
 	} while (0)
 
+/* A call whose time passes. A caller that stood still meanwhile may be told so in other words. */
+#define CHECK_LATE(call, words, others) \
+	do { \
+		int rc_ = (call); \
+		if (rc_ != -(int)KVPIPE_E_TIMEOUT) \
+			FAIL("%s gave %d, want %d (last error: %s)", #call, rc_, -(int)KVPIPE_E_TIMEOUT, kvpipe_last_error()); \
+		if (strstr(kvpipe_last_error(), (words)) == NULL && strstr(kvpipe_last_error(), (others)) == NULL) \
+			FAIL("%s: \"%s\" does not say \"%s\"", #call, kvpipe_last_error(), (words)); \
+	} while (0)
+
 /* Skips the rest of a test, which needs what is not here. scripts/ctest.py shows why. */
 #define SKIP(why) \
 	do { \

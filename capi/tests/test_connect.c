@@ -155,7 +155,8 @@ static void refused(void)
 
 static struct fake *waits; /* for what it is to answer */
 static pthread_t caller;
-static int64_t time_over; /* of the caller's call */
+static int64_t time_over; /* of the caller's call, and a little more */
+static bool answered;     /* before it was over */
 
 static void stand_still(int sig)
 {
@@ -173,26 +174,39 @@ static void *interrupt(void *arg)
 	poll(NULL, 0, 50);
 	CHECK_INT(pthread_kill(caller, SIGUSR1), 0);
 	fake_ack(waits, 1, KVPIPE_E_BUSY, 0, "rank 0 of instance i1 has a session"); /* the handler has begun, or is the first to run */
+	answered = kv_now() < time_over - 100 * KV_MS;
 	return arg;
 }
 
-/* The caller, in a signal's handler, stood still until its time was over: what lies in the socket by then is the answer. */
+/* The caller, in a signal's handler, stood still until its time was over: what lies in the socket by then is the answer. A machine that is
+ * too busy to answer before tries again. */
 static void unread(void)
 {
 	struct fake_conf conf = { .silent = true };
 	struct sigaction act = { .sa_handler = stand_still };
-	struct fake *f = waits = fake_start(&conf);
-	struct kvpipe_connect_opts o = WORKER(.socket = fake_path(f), .timeout_ns = KV_SEC);
-	kvpipe_t *kv;
-	pthread_t other;
 
 	caller = pthread_self();
-	time_over = kv_now() + 1100 * KV_MS;
 	CHECK_INT(sigaction(SIGUSR1, &act, NULL), 0);
-	CHECK_INT(pthread_create(&other, NULL, interrupt, NULL), 0);
-	CHECK_FAILS(kvpipe_connect(&o, &kv), KVPIPE_E_BUSY, "rank 0 of instance i1 has a session");
-	CHECK_INT(pthread_join(other, NULL), 0);
-	fake_stop(f);
+	answered = false;
+	for (int tries = 0; !answered; tries++) {
+		struct fake *f = waits = fake_start(&conf);
+		struct kvpipe_connect_opts o = WORKER(.socket = fake_path(f), .timeout_ns = KV_SEC);
+		char said[256];
+		kvpipe_t *kv;
+		pthread_t other;
+
+		CHECK(tries < 20);
+		time_over = kv_now() + 1100 * KV_MS;
+		CHECK_INT(pthread_create(&other, NULL, interrupt, NULL), 0);
+		int err = kvpipe_connect(&o, &kv);
+		snprintf(said, sizeof(said), "%s", kvpipe_last_error());
+		CHECK_INT(pthread_join(other, NULL), 0);
+		if (answered) {
+			CHECK_INT(err, -KVPIPE_E_BUSY);
+			CHECK_HAS(said, "rank 0 of instance i1 has a session");
+		}
+		fake_stop(f);
+	}
 }
 
 /* Who listens at a socket of its own, and a thread that talks to those who connect. */

@@ -110,7 +110,7 @@ static void *wait_in_vain(void *arg)
 	do { /* first until the entry is found */
 		begun = kv_now();
 		CHECK_INT(kvpipe_query_wait(arg, KV_MS, &m), -KVPIPE_E_TIMEOUT);
-	} while (strstr(kvpipe_last_error(), "still running") != NULL);
+	} while (strstr(kvpipe_last_error(), "still running") != NULL || strstr(kvpipe_last_error(), "call again") != NULL);
 	CHECK_HAS(kvpipe_last_error(), "the daemon does not answer");
 	CHECK(kv_now() - begun < 4 * KV_SEC);
 	return NULL;
@@ -153,7 +153,7 @@ static void the_daemon_stands_still(void)
 			int64_t begun = kv_now();
 			CHECK_INT(kvpipe_query_wait(q, KV_MS, &m), -KVPIPE_E_TIMEOUT);
 			CHECK(kv_now() - begun < 4 * KV_SEC);
-		} while (strstr(kvpipe_last_error(), "still running") != NULL);
+		} while (strstr(kvpipe_last_error(), "still running") != NULL || strstr(kvpipe_last_error(), "call again") != NULL);
 		CHECK_HAS(kvpipe_last_error(), "the daemon does not answer");
 		CHECK_FAILS(kvpipe_query_wait(q, 0, &m), KVPIPE_E_TIMEOUT, "the daemon does not answer");
 		fake_pause(exchange_fake(x, 1), false);
@@ -178,7 +178,8 @@ static void a_layout_is_refused(void)
 	stop();
 }
 
-/* What a query found, and had no room for, is not kept for it any more when it asks for that: its time is over, or the node was away. */
+/* What a query found, and had no room for, is not kept for it any more when it asks for that: its time is over, or the node was away. A
+ * machine on which it does not ask before the daemon is given up tries again. */
 static void not_kept(void)
 {
 	const struct {
@@ -192,15 +193,20 @@ static void not_kept(void)
 	kvpipe_query_t *q;
 	kvpipe_msg_t *m;
 
-	for (size_t i = 0; i < KV_COUNT(cases); i++) {
+	for (size_t i = 0, tries = 0; i < KV_COUNT(cases); tries++) {
 		start(1 << 16);
 		insert(1, NULL, 0, NULL);
 		exchange_await_puts(x, 1);
+		int64_t begun = kv_now();
 		CHECK_INT(kvpipe_lookup_select(sel, NULL, NULL, KVPIPE_PREFIX, cases[i].timeout, &q), 0);
 		exchange_await_gets(x, 1);
 		CHECK_INT(exchange_shorts(x), 1);
 		exchange_fail(x, 1, KVPIPE_E_NOT_FOUND);
-		CHECK_FAILS(kvpipe_query_wait(q, WAIT, &m), cases[i].reason, cases[i].text);
+		int err = kvpipe_query_wait(q, WAIT, &m);
+		if (tries == 20 || kv_now() < begun + cases[i].timeout + KV_GRACE_NS) {
+			CHECK_FAILS(err, cases[i].reason, cases[i].text);
+			i++;
+		}
 		kvpipe_query_free(q);
 		exchange_release(x);
 		stop();
@@ -626,7 +632,7 @@ static void capacities(void)
 	}
 	start(17000000);
 	for (int i = 0; i < 10000; i++)
-		CHECK_INT(kvpipe_lookup_insert(own, members, 0), 0);
+		CHECK_INT(kvpipe_lookup_insert(own, members, WAIT), 0); /* for the daemon, which may get no processor, to take it */
 	CHECK_FAILS(kvpipe_lookup_insert(own, members, 0), KVPIPE_E_TIMEOUT, "holds 17000000 of 17000000 bytes in 10000 items");
 	stop();
 }

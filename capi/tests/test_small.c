@@ -6,6 +6,7 @@
 
 #define TOKEN "0123456789abcdef"
 #define WAIT (60 * KV_SEC)
+#define SILENT "the deadline of 1 ms passed and the daemon does not answer: "
 
 /* What the fake does with small operations; takes and offers it leaves alone. */
 struct script {
@@ -67,13 +68,13 @@ static void extend_and_seal(void)
 
 	CHECK_INT(kvpipe_offer_extend(kv, op, &o, 0), 0);
 	CHECK(s.small.op == KVPIPE_OPCODE_EXTEND && s.small.target == op && s.small.rec_len == 32 + 24 + 8);
-	CHECK_INT(kvpipe_offer_seal(kv, op, KV_SEC), 0);
-	CHECK(s.small.op == KVPIPE_OPCODE_SEAL && s.small.target == op && s.small.timeout_ns == KV_SEC);
+	CHECK_INT(kvpipe_offer_seal(kv, op, WAIT), 0);
+	CHECK(s.small.op == KVPIPE_OPCODE_SEAL && s.small.target == op && s.small.timeout_ns == WAIT);
 	s = (struct script){ .status = KVPIPE_FAILED, .reason = KVPIPE_E_EXPIRED };
 	CHECK_FAILS(kvpipe_offer_extend(kv, op, &o, 0), KVPIPE_E_EXPIRED, "extend: because");
 	CHECK_FAILS(kvpipe_offer_seal(kv, op, 0), KVPIPE_E_EXPIRED, "seal: because");
 	s = (struct script){ .silent = true };
-	CHECK_FAILS(kvpipe_offer_seal(kv, op, KV_MS), KVPIPE_E_TIMEOUT, "seal: the daemon did not answer within 1 ms: ");
+	CHECK_LATE(kvpipe_offer_seal(kv, op, KV_MS), "seal: the daemon did not answer within 1 ms: ", "seal: " SILENT);
 	o.flags = 8;
 	CHECK_FAILS(kvpipe_offer_extend(kv, op, &o, 0), KVPIPE_E_INVALID, "extend: flags is 0x8");
 	CHECK_FAILS(kvpipe_offer_seal(kv, op, KVPIPE_FOREVER), KVPIPE_E_INVALID, "KVPIPE_FOREVER");
@@ -239,7 +240,7 @@ static void cancel(void)
 	s = (struct script){ .status = KVPIPE_FAILED, .reason = KVPIPE_E_DENIED };
 	CHECK_FAILS(kvpipe_cancel(kv, take(kv), 0, NULL), KVPIPE_E_DENIED, "cancel: because");
 	s = (struct script){ .silent = true };
-	CHECK_FAILS(kvpipe_cancel(kv, take(kv), KV_MS, NULL), KVPIPE_E_TIMEOUT, "cancel: the daemon did not answer within 1 ms: ");
+	CHECK_LATE(kvpipe_cancel(kv, take(kv), KV_MS, NULL), "cancel: the daemon did not answer within 1 ms: ", "cancel: " SILENT);
 	/* Answered after its caller left: nobody's completion. */
 	fake_await_submissions(f, 4);
 	fake_end(f, fake_last(f).user_data, KVPIPE_DONE, 0, 0);

@@ -108,7 +108,8 @@ static void given_back_later(void)
 	stop(5);
 }
 
-/* Two queries run. The first one's entry, item 7, has no room: its wait makes the arena, and asks again for that item. */
+/* Two queries run. The first one's entry, item 7, has no room: its wait makes the arena, and asks again for that item. For the arena the daemon
+ * has a second, and another one in the next wait. */
 static void arena_is_made(void)
 {
 	kvpipe_msg_t *m;
@@ -117,7 +118,7 @@ static void arena_is_made(void)
 	await(&ngets, 2);
 	is_short(0, 7);
 	while (ngets < 3)
-		CHECK_FAILS(kvpipe_query_wait(q[0], KV_MS, &m), KVPIPE_E_TIMEOUT, "still running");
+		CHECK_INT(kvpipe_query_wait(q[0], KV_MS, &m), -KVPIPE_E_TIMEOUT);
 }
 
 /* A query that has an entry waiting for it asks for that again, and does not fail, as its time is not over. */
@@ -176,8 +177,15 @@ static void *waits(void *arg)
 {
 	kvpipe_msg_t *m;
 
-	CHECK_INT(kvpipe_query_wait(arg, WAIT, &m), -KVPIPE_E_NOT_FOUND);
-	return NULL;
+	return (void *)(intptr_t)kvpipe_query_wait(arg, WAIT, &m);
+}
+
+static int waited(pthread_t thread)
+{
+	void *err;
+
+	CHECK(pthread_join(thread, &err) == 0);
+	return (int)(intptr_t)err;
 }
 
 static bool waiting(uint32_t n)
@@ -217,31 +225,40 @@ static void found_by_another(void)
 	for (int i = 0; i < 2; i++)
 		fake_end(f, gets[i], KVPIPE_FAILED, KVPIPE_E_NOT_FOUND, 0);
 	for (int i = 0; i < 2; i++)
-		CHECK(pthread_join(threads[i], NULL) == 0);
+		CHECK_INT(waited(threads[i]), -KVPIPE_E_NOT_FOUND);
 	stop(3);
 }
 
-/* It was this process that stood still until the query's time was over, and its thread goes on first: what came lies in the ring. */
+/* It was this process that stood still until the query's time was over, and its thread goes on first: what came lies in the ring. A machine
+ * that is too busy to end it in that time tries again. */
 static void ended_meanwhile(void)
 {
-	pthread_t threads[2];
+	bool fair = false;
 
-	start(0);
-	CHECK_INT(kvpipe_lookup_select(sel, NULL, NULL, KVPIPE_EXACT, LONG_NS, &q[0]), 0);
-	CHECK_INT(kvpipe_lookup_select(sel, NULL, NULL, KVPIPE_EXACT, KV_SEC, &q[1]), 0);
-	await(&ngets, 2);
-	for (uint32_t i = 0; i < 2; i++) {
-		CHECK(pthread_create(&threads[i], NULL, waits, q[i]) == 0);
-		while (!waiting(i + 1))
+	for (int tries = 0; !fair; tries++) {
+		pthread_t threads[2];
+		start(0);
+		int64_t begun = kv_now();
+		CHECK_INT(kvpipe_lookup_select(sel, NULL, NULL, KVPIPE_EXACT, LONG_NS, &q[0]), 0);
+		CHECK_INT(kvpipe_lookup_select(sel, NULL, NULL, KVPIPE_EXACT, KV_SEC, &q[1]), 0);
+		await(&ngets, 2);
+		CHECK(pthread_create(&threads[0], NULL, waits, q[0]) == 0);
+		while (!waiting(1))
 			sched_yield();
+		CHECK(pthread_create(&threads[1], NULL, waits, q[1]) == 0);
+		while (!waiting(2) && kv_now() < begun + KV_SEC)
+			sched_yield();
+		fake_hush(f, true); /* the other one, which sleeps on the ring, has not gone on yet */
+		fake_end(f, gets[1], KVPIPE_FAILED, KVPIPE_E_NOT_FOUND, 0);
+		fair = kv_now() < begun + KV_SEC + KV_GRACE_NS || tries == 20;
+		int err = waited(threads[1]);
+		if (fair)
+			CHECK_INT(err, -KVPIPE_E_NOT_FOUND);
+		fake_hush(f, false);
+		fake_end(f, gets[0], KVPIPE_FAILED, KVPIPE_E_NOT_FOUND, 0);
+		CHECK_INT(waited(threads[0]), -KVPIPE_E_NOT_FOUND);
+		stop(2);
 	}
-	fake_hush(f, true); /* the other one, which sleeps on the ring, has not gone on yet */
-	fake_end(f, gets[1], KVPIPE_FAILED, KVPIPE_E_NOT_FOUND, 0);
-	CHECK(pthread_join(threads[1], NULL) == 0);
-	fake_hush(f, false);
-	fake_end(f, gets[0], KVPIPE_FAILED, KVPIPE_E_NOT_FOUND, 0);
-	CHECK(pthread_join(threads[0], NULL) == 0);
-	stop(2);
 }
 
 /* A query's time is over, and the daemon's half a second to say so is not: the query still runs. */
@@ -253,9 +270,11 @@ static void about_to_end(void)
 	int64_t begun = kv_now();
 	CHECK_INT(kvpipe_lookup_select(sel, NULL, NULL, KVPIPE_EXACT, KV_MS, &q[0]), 0);
 	CHECK_INT(kvpipe_query_wait(q[0], 20 * KV_MS, &m), -KVPIPE_E_TIMEOUT);
-	if (kv_now() - begun < KV_GRACE_NS)
-		CHECK_HAS(kvpipe_last_error(), "still running");
-	CHECK_FAILS(kvpipe_query_wait(q[0], LONG_NS, &m), KVPIPE_E_TIMEOUT, "nothing came within 1 ms, and the daemon does not answer");
+	if (strstr(kvpipe_last_error(), "still running") != NULL)
+		CHECK_INT(kvpipe_query_wait(q[0], LONG_NS, &m), -KVPIPE_E_TIMEOUT);
+	else
+		CHECK(kv_now() - begun >= KV_GRACE_NS); /* this thread stood still so long */
+	CHECK_HAS(kvpipe_last_error(), "nothing came within 1 ms, and the daemon does not answer");
 	stop(1);
 }
 
