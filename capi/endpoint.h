@@ -204,6 +204,7 @@ struct kv_end {
 	uint64_t wanted_bytes;  /* what a try found no room for; of several, the smallest */
 	uint32_t wanted_blocks;
 	bool wants;
+	int64_t look;           /* when the helper looks at completions, too; 0: it does not */
 	uint32_t lost;          /* entries that were not accepted, not told yet; reason and text are the last one's */
 
 	/* receiving: get.c, got.c */

@@ -2,7 +2,7 @@
 /*
  * The session's one thread. It reads the control socket (answers, BYE, end of file), ends operations whose deadline
  * passed while the daemon was silent, and runs no code of the caller's. No completion passes through it on the way
- * to a waiter. All signals are blocked in it.
+ * to a waiter. Of an end with many items under way it collects what nobody may be waiting for. All signals are blocked in it.
  *
  * Only this thread notices that the daemon is lost, and it brings the session back to the next one (attach.c).
  */
@@ -172,7 +172,8 @@ static void *run(void *arg)
 		/* If something is left to send, as the ring was full, it looks again soon. */
 		bool all = state_of(kv) != KV_REPLAY || kv_replay(kv);
 		all = kv_withdraw_spoiled(kv) && all;
-		came = kv_helper_wait(kv, state_of(kv) == KV_GONE ? -1 : kv->ctl.fd, all ? INT64_MAX : kv_now() + KV_MS);
+		int64_t again = all ? INT64_MAX : kv_now() + KV_MS, look = kv_put_mind(kv);
+		came = kv_helper_wait(kv, state_of(kv) == KV_GONE ? -1 : kv->ctl.fd, look < again ? look : again);
 		if (came == KV_CAME && !read_socket(kv, &m))
 			kv_daemon_gone(kv);
 	}

@@ -599,6 +599,9 @@ struct kv_memory {
 int kv_memory_make(const char *what, uint64_t nbytes, uint32_t flags, struct kv_memory *m);
 void kv_memory_drop(struct kv_memory *m);
 
+/* For the helper: looks at the completions of an end when it is time, and returns when it will be again (put.c). */
+int64_t kv_put_mind(kvpipe_t *kv);
+
 /* ---- memfds (memfd.c) ---- */
 /* A memfd that can be sealed; -1: errno. */
 int kv_memfd(const char *name, unsigned int flags);

@@ -107,9 +107,51 @@ static int say_lost(struct kv_end *e, const char *what)
 	return kv_end_says(e, e->reason, lead, e->text);
 }
 
-/* Waits for room and takes it. NULL: *error says why not. */
+/* Whether so many items are under way that the daemon may read no more submissions until their ends are collected. Needs lock. */
+static bool many(const struct kv_end *e)
+{
+	return e->items >= e->kv->rings.cq_entries / 4;
+}
+
+/*
+ * The daemon reads nothing of a client that leaves too much uncollected. Whoever submitted last may have gone to do something else, and
+ * what he submitted would lie in the queue until he is back. So while there is something in it the helper looks at completions, too.
+ */
+static void mind(struct kv_end *e)
+{
+	pthread_mutex_lock(&e->kv->lock);
+	if (e->look == 0) {
+		e->look = kv_now() + KV_ROOM_NS;
+		kv_helper_kick(e->kv);
+	}
+	pthread_mutex_unlock(&e->kv->lock);
+}
+
+static bool all_read(const kvpipe_t *kv)
+{
+	return kvpipe_load_acquire(&kv->rings.c->sq_tail) == kvpipe_load_acquire(&kv->rings.d->sq_head);
+}
+
+int64_t kv_put_mind(kvpipe_t *kv)
+{
+	pthread_mutex_lock(&kv->lock);
+	struct kv_end *e = kv->end;
+	int64_t now = kv_now();
+	if (e == NULL || e->look == 0 || now < e->look) {
+		int64_t next = e == NULL || e->look == 0 ? INT64_MAX : e->look;
+		pthread_mutex_unlock(&kv->lock);
+		return next;
+	}
+	kv_end_look(e);
+	bool more = !e->over && many(e) && !all_read(kv);
+	e->look = more ? now + KV_ROOM_NS : 0;
+	kv_end_unlock(e);
+	return more ? now + KV_ROOM_NS : INT64_MAX;
+}
+
+/* Waits for room and takes it. NULL: *error says why not. *crowd: many() are under way then. */
 static struct kv_eop *reserve(struct kv_end *e, const struct kv_put *p, const struct item *it, int64_t timeout_ns, int64_t deadline,
-			      int *error)
+			      bool *crowd, int *error)
 {
 	struct wish w = { .e = e, .bytes = it->counted, .blocks = kv_pool_need(e->pool, it->bytes), .timeout_ns = timeout_ns };
 	struct kv_eop *op = NULL;
@@ -140,6 +182,7 @@ static struct kv_eop *reserve(struct kv_end *e, const struct kv_put *p, const st
 			p->answer->op = op->id;
 		e->used += it->counted;
 		e->items++;
+		*crowd = many(e);
 	} else if (op != NULL) {
 		kv_eop_free(e, op);
 		op = NULL;
@@ -189,8 +232,9 @@ int kv_end_put(struct kv_end *e, const struct kv_put *p, int64_t timeout_ns)
 		err = describe(e, p, &it);
 	if (err != 0)
 		return err;
+	bool crowd = false;
 	deadline = p->deadline != 0 ? p->deadline : deadline;
-	struct kv_eop *op = reserve(e, p, &it, timeout_ns, deadline, &err);
+	struct kv_eop *op = reserve(e, p, &it, timeout_ns, deadline, &crowd, &err);
 	if (op == NULL)
 		return err;
 	fill(e, p, &it, &op->span, op->past);
@@ -222,6 +266,8 @@ int kv_end_put(struct kv_end *e, const struct kv_put *p, int64_t timeout_ns)
 		kv_eop_free(e, op);
 		e->kv->fresh = true; /* room in the queue is announced nowhere: the next try may find some */
 		kv_end_unlock(e);
+	} else if (crowd) {
+		mind(e);
 	}
 	return err;
 }
