@@ -54,6 +54,7 @@ func (l *lives) start(change func(*session.Config)) *node {
 	l.epoch++
 	return start(l.t, func(c *session.Config) {
 		c.State, c.Epoch, c.Log = l.state, l.epoch, slog.New(slog.NewTextHandler(&l.log, nil))
+		c.Await = patience // however long a busy machine takes until all are back
 		if change != nil {
 			change(c)
 		}
