@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from typing import Any, Collection, Dict, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 from .. import Node
 from . import params as wire
@@ -14,6 +14,7 @@ from .layered import LayeredOffers
 from .meta import Step, end_of
 from .operations import Operations
 from .params import Settings, Source
+from .spoiled import Spoiled
 
 _DELIVERED = (RequestStatus.FINISHED_LENGTH_CAPPED, RequestStatus.FINISHED_STOPPED)
 Answer = Tuple[bool, Optional[Dict[str, Any]]]
@@ -30,12 +31,11 @@ class Offers:
         self._node, self._settings, self._operations, self._blocks, self._room = node, settings, operations, blocks, room
         self._engine = str(config.kv_transfer_config.engine_id)
         self._tp = int(config.parallel_config.tensor_parallel_size)
-        # Whether a step begins before vLLM hears of the one before it, which it then takes back alone.
-        self._ahead = bool(config.scheduler_config.async_scheduling) or int(config.parallel_config.pipeline_parallel_size) > 1
         self._prefills: Dict[str, int] = {}  # request that will be offered -> the last step that computed it
-        self._spoiled: Set[str] = set()  # requests that trusted blocks which were bad
         self._targets: Dict[str, Source] = {}  # request -> under which key, where the proxy has said so
         self.layered = LayeredOffers(node, operations, blocks, settings)
+        #: who trusts what was not loaded, and is not offered
+        self.spoiled = Spoiled(blocks.size)
         self._asked_back: Dict[int, float] = {}  # tag of what is on its way back -> when it was asked for
         #: why nothing is offered; "": it is
         self.refused = ""
@@ -62,20 +62,13 @@ class Offers:
                 self._prefills[request] = step.number
                 step.offered = True
         self.layered.step(output, step.number, tables)
-
-    def spoil(self, bad: Collection[int], requests: Mapping[str, Any], tables: Any) -> None:
-        """These blocks are not what they should be. Who was to load them computes from the first of them on again, as vLLM has said by now.
-        Who has found them since may have computed on them in a step that was under way, and vLLM believes that: it is not offered."""
-        if bad and self._ahead and tables is not None:
-            self._spoiled.update(name for name, request in requests.items()
-                                 if not self._blocks.filled_by(tables(name), request.num_computed_tokens).isdisjoint(bad))
+        self.spoiled.step()
 
     def finished(self, request: Any, tables: Sequence[Sequence[int]], following: Step) -> Answer:
         """(whether its blocks stay until they are reported as sent, what its answer carries). following: the next step."""
         name = request.request_id
         step, target = self._prefills.pop(name, None), self._targets.pop(name, None)
-        good = request.status in _DELIVERED and self._operations.usable and not self.refused and name not in self._spoiled
-        self._spoiled.discard(name)
+        good = not self.spoiled.over(name) and request.status in _DELIVERED and self._operations.usable and not self.refused
         if name in self.layered:
             return self._end_layered(request, tables, target, good, following)
         if not good:

@@ -117,6 +117,7 @@ class Operations:
 
     def stop_load(self, request: str) -> None:
         """The request is gone: whatever still lands in its blocks is for nobody."""
+        self.wanted.pop(request)
         for tag in [tag for tag, r in self.running.items() if r.request == request and isinstance(r.operation, Take)]:
             self.stop(tag)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import array
 import hashlib
-from typing import Any, List, Sequence, Set
+from typing import Any, List, Sequence
 
 from ..blocks import NO_BLOCK
 from .compat import content_of, skipped
@@ -26,11 +26,12 @@ class Blocks:
 
     def filled(self, tokens: int) -> int:
         """How many of so many tokens lie in full blocks."""
-        return tokens // max(self._sizes) * max(self._sizes)
+        return tokens // self.size * self.size
 
-    def filled_by(self, tables: Sequence[Sequence[int]], tokens: int) -> Set[int]:
-        """The blocks in which so many computed tokens lie."""
-        return {i for index, size in zip(self._groups, self._sizes) for i in tables[index][:-(-tokens // size)]}
+    @property
+    def size(self) -> int:
+        """Tokens of a block, where there is one group."""
+        return max(self._sizes)
 
     def short(self, tokens: int) -> bool:
         """Whether the last of so many tokens looks at a block that is gone once all are computed, as the next token's window has

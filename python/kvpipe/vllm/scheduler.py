@@ -54,6 +54,7 @@ class Scheduler:
 
     def bind(self, manager: Any) -> None:
         self._tables, self._at_once.evict, self._room = manager.get_block_ids, manager.evict_blocks, room(manager)
+        self.offers.spoiled.bind(manager)
 
     def places(self, places: Dict[Tuple[int, int], Any]) -> None:
         """What the workers have told, by (pp, tp)."""
@@ -172,7 +173,7 @@ class Scheduler:
                     self._waiting.forget(key)
         for load in self._at_once.failed(bad) if bad else ():
             self._operations.drop(load, load.request)
-        self.offers.spoil(bad or (), self._at_once.requests, self._tables)
+        self.offers.spoiled.found(bad or (), self._at_once.requests)
 
     def _leave(self, request: str) -> None:
         """Nobody needs what workers take for it."""
@@ -192,7 +193,6 @@ class Scheduler:
         self._operations.whole.failed_elsewhere(request.request_id, "cancelled")
         self._leave(request.request_id)
         self._operations.stop_load(request.request_id)
-        self._operations.wanted.pop(request.request_id)
         return self.offers.finished(request, tables, self._next)
 
     def lost(self) -> None:

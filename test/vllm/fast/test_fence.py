@@ -9,7 +9,7 @@ import models
 import places
 import pytest
 from daemons import Daemon
-from engine import Engine, wait
+from engine import SLOTS, Engine, wait
 from text import Text
 
 ASK = {"do_remote_decode": True, "do_remote_prefill": False}
@@ -160,3 +160,35 @@ def test_what_layers_did_not_bring_is_not_found_by_a_request_of_the_same_step(da
         d.abort("r")
         until(d, "same")
         assert d.answers["same"] == Text(PROMPT).answer(3)
+
+
+def loads_nothing(engine, name, tokens):
+    """As in MultiConnector: another connector tells that it loads so many tokens of a request, in its first step, and then that it has not."""
+    ours, worker = engine.scheduler.connector, engine.worker
+    matched, allocated, failed = ours.get_num_new_matched_tokens, ours.update_state_after_alloc, worker.get_block_ids_with_load_errors
+    bad = []
+
+    def loaded(request, blocks, count):
+        if request.request_id == name and count:
+            bad.extend(blocks.get_block_ids()[0][:tokens // SLOTS])
+        allocated(request, blocks, 0 if request.request_id == name else count)
+
+    def told():
+        gone, bad[:] = set(bad), []
+        return failed() | gone
+
+    ours.get_num_new_matched_tokens = lambda request, computed: (
+        (tokens - computed, False) if request.request_id == name else matched(request, computed))
+    ours.update_state_after_alloc, worker.get_block_ids_with_load_errors = loaded, told
+
+
+def test_nor_is_what_another_connector_did_not_load_found(daemon):
+    """vLLM goes on to have it found, though nobody may compute it any more."""
+    with contextlib.closing(Engine(models.opt(places.MADE / "facebook/opt-125m"), daemon.socket, "p", budget=256)) as p:
+        loads_nothing(p, "r", 64)
+        p.add("r", PROMPT, 3)
+        p.step()
+        p.abort("r")
+        p.add("same", PROMPT, 1, dict(ASK))
+        until(p, "same")
+        assert p.answers["same"] == Text(PROMPT).answer(1) and p.params["same"]

@@ -149,22 +149,53 @@ def test_no_layer_is_offered_of_what_begins_while_another_connector_loads(node, 
             step(side)
 
 
-@pytest.mark.parametrize("flight, believed", [(2, False), (1, True)])
-def test_who_has_found_blocks_that_another_connector_did_not_load_is_not_offered(node, flight, believed):
-    """With asynchronous scheduling vLLM believes what it has computed meanwhile. Who was to load them computes them now."""
-    side, table = scheduler(node, flight=flight), blocks(100).get_block_ids()
-    side.bind(types.SimpleNamespace(get_block_ids=lambda name: table, evict_blocks=None, block_pool=None))
-    both = [request(100, name, do_remote_prefill=False, do_remote_decode=True) for name in ("loads", "finds")]
-    for r, computed in zip(both, (32, 100)):
+def sharing(node, **more):
+    """(the scheduler's side, requests by name, which blocks are found no more). Another connector was to load 68 tokens of "loads", from its
+    third block on; "finds" has found five blocks of it and goes on by itself, and "apart" has only found what was there before."""
+    tables = {"loads": [1, 2, 3, 4, 5, 6, 7], "finds": [1, 2, 3, 4, 5, 16, 17], "apart": [1, 2, 23, 24, 25, 26, 27]}
+    side, gone = scheduler(node, **more), set()
+    side.bind(types.SimpleNamespace(get_block_ids=lambda name: (tables[name],), evict_blocks=gone.update, block_pool=None))
+    all_of_them = {name: request(100, name, do_remote_prefill=False, do_remote_decode=True) for name in tables}
+    for r, computed in zip(all_of_them.values(), (32, 80, 100)):
         side.add(r)
         r.num_computed_tokens = computed
-    side.ended((), {3, 50}, ())
-    side.step(types.SimpleNamespace(num_scheduled_tokens={"loads": 68}, preempted_req_ids=None))
-    for r, offered in zip(both, (True, believed)):
+    return side, all_of_them, gone
+
+
+@pytest.mark.parametrize("flight", [1, 2], ids=["", "with asynchronous scheduling"])
+def test_who_has_found_blocks_that_another_connector_did_not_load_is_not_offered(node, flight):
+    """vLLM believes what it computes on them, in a step that is under way, or before they are all computed. Who was to load them computes them
+    now."""
+    side, requests, _ = sharing(node, flight=flight)
+    side.ended((), {3, 4, 50}, ())
+    for name, r in requests.items():
+        side.step(types.SimpleNamespace(num_scheduled_tokens={name: 68}, preempted_req_ids=None))
         r.status, r.num_computed_tokens = RequestStatus.FINISHED_LENGTH_CAPPED, 100
-        waits, params = side.finished(r, table)
-        assert (waits, params is not None) == (offered, offered), r.request_id
-    assert not side.offers._spoiled
+        waits, params = side.finished(r, ([1, 2, 3, 4, 5, 6, 7],))
+        assert waits == (params is not None) == (name != "finds"), name
+    assert not side.offers.spoiled._from, "the next request of that name is another"
+
+
+def test_nor_does_any_other_find_them_or_what_is_computed_on_them(node):
+    side, requests, gone = sharing(node)
+    side.ended((), {4, 50}, ())
+    assert gone == {50, 4, 5, 6, 7, 16, 17}
+    gone.clear()
+    step(side)
+    assert gone == {4, 5, 16, 17}, "of the one that computes on them: vLLM has it found as it is computed"
+    finished(side, requests["finds"])
+    gone.clear()
+    step(side)
+    assert not gone
+
+
+def test_of_two_failures_the_one_nearer_to_the_beginning_counts(node):
+    side, _, gone = sharing(node)
+    for bad in ({4}, {3}, {5}):
+        side.ended((), bad, ())
+    gone.clear()
+    step(side)
+    assert gone == {3, 4, 5, 16, 17}
 
 
 @pytest.mark.parametrize("late", [0, 2])
