@@ -48,10 +48,12 @@ class Offers:
 
     def allocated(self, request: Any, ours: int) -> None:
         """It begins, or begins again; ours: how many of its tokens are loaded by this connector."""
+        self.spoiled.allocated(request.request_id)
         if self._settings.layerwise:
             self.layered.allocated(request, ours)
         target = self._targets.get(request.request_id)
-        if target is not None and self._settings.layerwise and not self.refused and self._operations.usable:
+        good = not self.refused and self._operations.usable and request.request_id not in self.spoiled
+        if target is not None and self._settings.layerwise and good:
             self.layered.begin(request, target)
 
     def step(self, output: Any, step: Step, tables: Any) -> None:

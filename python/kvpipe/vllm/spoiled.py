@@ -35,6 +35,13 @@ class Spoiled:
                 if first * self._block_size < request.num_computed_tokens:
                     self._from[name] = min(first, self._from.get(name, first))
 
+    def allocated(self, request: str) -> None:
+        """The request has blocks, and has perhaps found what those that trust them have computed since the step before."""
+        bad = {block for name, first in self._from.items() for block in self._tables(name)[0][first:] if block}
+        first = next((i for i, block in enumerate(self._tables(request)[0]) if block in bad), None) if bad else None
+        if first is not None:
+            self._from.setdefault(request, first)
+
     def step(self) -> None:
         """What those that trust them compute in the step that is about to run is found by nobody either."""
         for name, first in self._from.items():

@@ -189,6 +189,34 @@ def test_nor_does_any_other_find_them_or_what_is_computed_on_them(node):
     assert not gone
 
 
+@pytest.mark.parametrize("table, believed", [([1, 2, 23, 24, 5], False), ([1, 2, 0, 34, 35], True)])
+def test_nor_is_one_offered_that_finds_what_was_computed_on_them_in_the_step_before(node, table, believed):
+    """With asynchronous scheduling vLLM has blocks found once they are computed, which is between two steps. Nobody computes block 0."""
+    side, requests, _ = sharing(node)
+    tables = side.offers.spoiled._tables
+    side.offers.spoiled._tables = lambda name: ([1, 2, 3, 4, 5, 0, 17],) if name == "finds" else (table,) if name == "next" else tables(name)
+    side.ended((), {3}, ())
+    r = request(100, "next", do_remote_prefill=False, do_remote_decode=True)
+    side.add(r)
+    side.allocated(r, blocks(100), 0)
+    side.step(scheduled("next"))
+    r.status, r.num_computed_tokens = RequestStatus.FINISHED_LENGTH_CAPPED, 100
+    assert side.finished(r, (table,))[0] == believed
+
+
+def test_no_layer_is_offered_of_one_that_finds_it_either(node):
+    """Its taker would have them long before it is known that the request is not offered."""
+    side, _, _ = sharing(node, layerwise=True, role="kv_producer")
+    tables = side.offers.spoiled._tables
+    side.offers.spoiled._tables = lambda name: ([1, 2, 3, 4, 5, 16, 99],) if name == "next" else tables(name)
+    side.ended((), {3}, ())
+    for found, name in enumerate(("apart", "next")):
+        r = prefill(name)
+        side.add(r)
+        side.allocated(r, blocks(100), 0)
+        assert (name in side.offers.layered) == (not found)
+
+
 def test_of_two_failures_the_one_nearer_to_the_beginning_counts(node):
     side, _, gone = sharing(node)
     for bad in ({4}, {3}, {5}):
