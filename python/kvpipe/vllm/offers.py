@@ -35,7 +35,7 @@ class Offers:
         self._targets: Dict[str, Source] = {}  # request -> under which key, where the proxy has said so
         self.layered = LayeredOffers(node, operations, blocks, settings)
         #: who trusts what was not loaded, and is not offered
-        self.spoiled = Spoiled(blocks.size)
+        self.spoiled = Spoiled(blocks.size, int(config.parallel_config.pipeline_parallel_size) + bool(config.scheduler_config.async_scheduling))
         self._asked_back: Dict[int, float] = {}  # tag of what is on its way back -> when it was asked for
         #: why nothing is offered; "": it is
         self.refused = ""

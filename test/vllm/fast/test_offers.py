@@ -217,6 +217,43 @@ def test_no_layer_is_offered_of_one_that_finds_it_either(node):
         assert (name in side.offers.layered) == (not found)
 
 
+@pytest.mark.parametrize("then", ["aborted", "preempted", "begun again"])
+def test_what_a_request_has_lost_before_it_is_known_what_has_failed_is_found_by_nobody_either(node, then):
+    """With asynchronous scheduling. Its blocks are found by who has the beginning from elsewhere, and may be found already."""
+    side, requests, gone = sharing(node, flight=2)
+    tables = {"another": [1, 30, 31, 8, 0, 35], "lost": [1, 2, 3, 7]}
+    side.offers.spoiled._tables = lambda name: (tables.get(name, []),)
+    lost, another = (request(100, name, do_remote_prefill=False, do_remote_decode=True) for name in ("lost", "another"))
+    side.add(lost)
+    side.allocated(lost, blocks(100), 0)
+    step(side)
+    tables["lost"] += [8, 0, 9]
+    step(side)
+    if then == "aborted":
+        finished(side, lost)
+    tables["lost"] = [1, 2, 40] if then == "begun again" else []
+    if then == "begun again":
+        side.allocated(lost, blocks(100), 0)
+    side.add(another)
+    another.num_computed_tokens = 96
+    side.ended((), {2}, ())
+    assert gone == {2, 3, 7, 8, 9, 35} | ({40} if then == "begun again" else set())
+    side.step(scheduled("another"))
+    another.status, another.num_computed_tokens = RequestStatus.FINISHED_LENGTH_CAPPED, 100
+    assert side.finished(another, (tables["another"],)) == (False, None)
+
+
+@pytest.mark.parametrize("flight, known", [(1, 0), (2, 2)])
+def test_what_a_request_has_is_kept_no_longer_than_until_its_first_step_is_over(node, flight, known):
+    side, requests, _ = sharing(node, flight=flight)
+    side.allocated(requests["loads"], blocks(100), 0)
+    for young in range(known, 0, -1):
+        step(side)
+        assert [(y.steps, y.table) for y in side.offers.spoiled._young] == [(young, [1, 2, 3, 4, 5, 6, 7])]
+    step(side)
+    assert not side.offers.spoiled._young
+
+
 def test_of_two_failures_the_one_nearer_to_the_beginning_counts(node):
     side, _, gone = sharing(node)
     for bad in ({4}, {3}, {5}):
