@@ -183,6 +183,14 @@ def test_put_and_get(ends):
         sel.get("nothing", timeout=0.05)
 
 
+@pytest.mark.parametrize("ask, what", [("get", "nothing"), ("drop_select", None)])
+def test_a_query_that_is_given_no_time_ends_by_itself(ends, monkeypatch, ask, what):
+    """Not after the time of one that says nothing of it."""
+    monkeypatch.setattr("kvpipe.lookup._GRACE_NS", 60 * 10**9)
+    with pytest.raises(kvpipe.Timeout, match="within 1ms"):
+        getattr(ends[1], ask)(what, timeout=0)
+
+
 def test_a_put_that_the_daemon_refuses_fails(folder, name):
     """And the key keeps what it had."""
     daemon = Daemon(folder / "few", "few", folder / "ca", config="[limits]\nitems = 2\n")

@@ -170,3 +170,18 @@ def test_released_that_comes_while_poll_looks_is_not_lost(hasty, monkeypatch):
         finally:
             daemon.process.send_signal(signal.SIGCONT)
         assert [end.status for end in ends] == [kvpipe.Status.FAILED, kvpipe.Status.RELEASED] and not ends[0].released
+
+
+@pytest.mark.parametrize("given, past", [(1000, 1000), (None, 30)], ids=["of its own", "that it was given none"])
+def test_memory_is_waited_for_half_a_minute_past_the_deadline(hasty, monkeypatch, given, past):
+    """Or past now, if that is over."""
+    daemon, _ = hasty
+    with Cache(daemon.socket, "c") as cache:
+        take, waits = cache.node.take("never", [1], token=TOKEN, tokens=16, timeout=given), []
+        monkeypatch.setattr(kvpipe.Take, "_sliced", lambda self, what, timeout, *_: waits.append(timeout))
+        take.wait_released()
+        take._deadline = 0
+        take.wait_released()
+        monkeypatch.undo()
+        assert past < waits[0] <= past + 30 and waits[1] == 30.0
+        take.cancel()
