@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Deque, Iterator, Optional
 
 from . import _abi, _end, _values, received, tensors
 from ._end import End
-from .errors import Closed, Incompatible, Invalid, Timeout
+from .errors import Closed, Incompatible, Invalid, PeerGone, Timeout
 
 if TYPE_CHECKING:
     from .node import Node
@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 # What the daemon says at the end of what was sent (daemon/transfer/linger.go). Other closes (of this end, of its node, of the session by
 # the daemon) have the same reason.
 _ALL = re.compile(r'"(\.\.\.)? was closed by its sender(, and everything in it was received| after \d+ items?)$')
+# What it says of what lay in it for longer than its sender's linger.
+_GIVEN_UP = re.compile(r" not received within \S+ \(linger\): closed by its owner$")
+
+
+def given_up(error: Exception) -> bool:
+    """Whether its sender closed it, and nobody received what was in it in time."""
+    return isinstance(error, PeerGone) and _GIVEN_UP.search(str(error)) is not None
 
 
 def all_sent(error: Closed) -> bool:

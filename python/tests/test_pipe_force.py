@@ -2,6 +2,7 @@
 
 import asyncio
 import concurrent.futures
+import contextlib
 import os
 import signal
 import sys
@@ -11,7 +12,9 @@ import kvpipe
 import numpy
 import pytest
 from daemons import mortal
-from engines import LATE, PATIENCE, Engine, gone, idle, mapped, why_late
+from engines import LATE, PATIENCE, Engine, gone, idle, mapped, until, why_late
+
+from kvpipe.pipe import given_up
 
 
 @pytest.fixture(params=["one node", "two nodes"])
@@ -65,6 +68,27 @@ def test_linger_is_over(nodes):
     idle(there)  # without anybody who looks
     with kvpipe.connect(here.socket, engine_id="rx") as node, node.pipe("p", "recv", peer=peer) as rx:
         assert "no sender opened it" in why_late(lambda: rx.recv_tensor(timeout=3), 3)
+
+
+def test_a_receiver_hears_that_the_rest_was_given_up(nodes):
+    there, here, peer = nodes
+    with kvpipe.connect(there.socket, engine_id="tx") as node, kvpipe.connect(here.socket, engine_id="rx") as other:
+        with other.pipe("p", "recv", peer=peer, window=1) as rx:
+            with node.pipe("p", "send", linger=0.2) as tx:
+                for n in range(50):
+                    tx.send_tensor(numpy.full(1000, n))
+                assert rx.recv_tensor()[0] == 0
+
+            def over():
+                with contextlib.suppress(kvpipe.Busy):
+                    return node.pipe("p", "send", linger=0.01).close() is None
+
+            until(over, "its name is free again")
+            with pytest.raises(kvpipe.PeerGone) as told:
+                for _ in range(50):
+                    rx.recv_tensor(timeout=60)
+            assert given_up(told.value), told.value
+            assert not given_up(kvpipe.PeerGone(f"{told.value}, or not"))
 
 
 def test_a_receiver_is_killed(nodes):

@@ -9,7 +9,7 @@ import time
 from typing import Any, Callable, Container, Dict, List, Optional, Set
 
 from .. import Busy, Closed, Error, Node, Pipe, RawTensor, Status, Take, Timeout
-from ..pipe import all_sent
+from ..pipe import all_sent, given_up
 from .compat import logger
 from .guard import SAID
 from .submissions import Submissions
@@ -169,7 +169,8 @@ class Peer:
     def _lost(self, error: Exception) -> None:
         """Nothing comes by this pipe any more."""
         left = isinstance(error, Closed) and all_sent(error)
-        if left and self._hears is not None and time.monotonic() < self._young:
+        closed = left or given_up(error)  # what it gives up is forgotten there
+        if closed and self._hears is not None and time.monotonic() < self._young:
             self._later(self._hears.close)
             self._hears = None
             self._later(self._hear_anew)
