@@ -138,6 +138,7 @@ class Engine:
         self.process = subprocess.Popen(
             [sys.executable, "-B", str(HERE / "engine.py")],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
+            start_new_session=True,  # what interrupts the demo is nothing to it: it ends with its standard input
         )
 
     def call(self, do, on_event=None, **arguments):

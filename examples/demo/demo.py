@@ -6,6 +6,7 @@ numbers at the end are measured in this run, beside plain programs that move the
 """
 
 import argparse
+import contextlib
 import pathlib
 import secrets
 import shutil
@@ -119,6 +120,10 @@ def main():
     try:
         try:
             demo.run()
+        except KeyboardInterrupt:
+            with contextlib.suppress(Failed):  # a daemon that was interrupted, too, ends at once when it is told a second time
+                demo.stop()
+            raise
         finally:
             demo.stop()
     except Failed as error:

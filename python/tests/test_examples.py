@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,38 @@ def test_a_demo_that_is_ended_leaves_nothing(how):
         said += demo.communicate(timeout=100)[0]  # which all that it started have inherited
         assert demo.returncode == 130, said
         assert list(Path(folder).iterdir()) == [], said
+
+
+def waits_for(pid, number):
+    """Whether a process that is stopped has been sent a signal since."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return any(int(line.split()[1], 16) >> number - 1 & 1 for line in lines if line.startswith("ShdPnd:"))
+
+
+def test_a_demo_that_is_interrupted_does_not_mind_how_its_daemons_end():
+    """A terminal interrupts them too, and a daemon that is told to end before it has done so ends at once, with an error."""
+    pytest.importorskip("numpy")
+    if not (BIN / "ref-memcpy").exists():
+        pytest.skip(f"the reference programs are not in {BIN}")
+    with tempfile.TemporaryDirectory(prefix="kvp-", dir="/tmp") as folder:
+        demo = subprocess.Popen(
+            [sys.executable, "-B", str(ROOT / "examples/demo/demo.py"), "--tokens", "256", "--rounds", "1", "--json", f"{folder}/demo.json"],
+            env={**os.environ, "KVPIPE_BIN": str(BIN), "TMPDIR": folder}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            start_new_session=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
+        said = ""
+        while "A take is cancelled" not in said and (line := demo.stdout.readline()):
+            said += line
+        children = Path(f"/proc/{demo.pid}/task/{demo.pid}/children").read_text().split()
+        pid = next(int(child) for child in children if Path(f"/proc/{child}/comm").read_text() == "kvpiped\n")
+        os.kill(pid, signal.SIGSTOP)
+        os.killpg(demo.pid, signal.SIGINT)
+        deadline = time.monotonic() + 100
+        while not waits_for(pid, signal.SIGTERM) and time.monotonic() < deadline:
+            os.sched_yield()
+        os.kill(pid, signal.SIGCONT)
+        said += demo.communicate(timeout=100)[0]
+        assert demo.returncode == 130 and said.endswith("demo: interrupted\n"), said
+        assert "Traceback" not in said
 
 
 def test_a_demo_that_is_ended_while_a_daemon_starts_leaves_nothing(tmp_path):
