@@ -22,14 +22,27 @@ static int state_of(kvpipe_t *kv, kvpipe_op_t id, bool offer, int *state)
 	return err;
 }
 
+/* Ends what was to be added to an offer that has ended, from op on. No daemon is to hear of it, so it counts against no limit any more. */
+static void end_added(kvpipe_t *kv, kvpipe_op_t offer, struct kv_op *op)
+{
+	for (struct kv_op *next; op != NULL; op = next) {
+		next = op->live_next;
+		if (op->target == offer && op->state == KV_RUNNING && (op->opcode == KVPIPE_OPCODE_EXTEND || op->opcode == KVPIPE_OPCODE_SEAL))
+			kv_op_end_here(kv, op, KVPIPE_E_EXPIRED, "the offer has ended", false);
+	}
+}
+
 /* Cancels an operation here, if no daemon knows of it at the moment. False: one may know it. */
 static bool ends_here(kvpipe_t *kv, kvpipe_op_t id)
 {
 	pthread_mutex_lock(&kv->lock);
 	struct kv_op *op = kv_op_find(kv, id);
 	bool here = op != NULL && kv_awaits(kv->state) && !op->begun;
-	if (here && op->state == KV_RUNNING)
+	if (here && op->state == KV_RUNNING) {
+		struct kv_op *later = kv->small > 0 ? op->live_next : NULL;
 		kv_op_cancel_here(kv, op);
+		end_added(kv, id, later);
+	}
 	kv_wake_waiters(kv);
 	kv_settle(kv);
 	pthread_mutex_unlock(&kv->lock);
@@ -76,6 +89,8 @@ static int timed_out(const kvpipe_t *kv, const char *what, int64_t timeout_ns)
 		return kv_err(KVPIPE_E_TIMEOUT, "%s: %s", what, kv->refusal);
 	if (kv->state == KV_AWAY)
 		return kv_err(KVPIPE_E_TIMEOUT, "%s: the daemon went away and was not back within %s: start it again", what, KV_SPAN(timeout_ns));
+	if (kv->state == KV_LEAVING)
+		return kv_err(KVPIPE_E_TIMEOUT, "%s: the daemon is stopping, and had not ended within %s: start it again once it has", what, KV_SPAN(timeout_ns));
 	return kv_err(KVPIPE_E_TIMEOUT, "%s: the daemon did not answer within %s: " KV_LOOK, what, KV_SPAN(timeout_ns));
 }
 

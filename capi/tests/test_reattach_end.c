@@ -116,6 +116,7 @@ static void stopping_is_said(void)
 		sched_yield();
 	CHECK_FAILS(kvpipe_mem_unregister(kv, 1, KV_MS), KVPIPE_E_UNAVAILABLE, "unregister: the daemon is stopping, and has not ended yet: ");
 	check_end(kv, take_key(kv, "t", KV_MS), KVPIPE_FAILED, KVPIPE_E_TIMEOUT, "the deadline of 1 ms passed while the daemon was stopping: ");
+	CHECK_FAILS(kvpipe_offer_seal(kv, offer_key(kv, "o", 0), KV_MS), KVPIPE_E_TIMEOUT, "seal: the daemon is stopping, and had not ended within 1 ms: ");
 	fake_hang_up(f);
 	kvpipe_close(kv);
 	fake_stop(f);
@@ -165,6 +166,10 @@ static void extended_without_end(void)
 	CHECK_FAILS(kvpipe_offer_seal(kv, open, KV_SEC), KVPIPE_E_QUOTA, "wait for the daemon, or withdraw offers");
 	op = offer_key(kv, "p", 0);
 	CHECK_INT(kvpipe_cancel(kv, op, KVPIPE_NOWAIT, NULL), 0);
+	op = offer_key(kv, "q", 0);
+	CHECK_FAILS(kvpipe_offer_extend(kv, op, &x, KVPIPE_NOWAIT), KVPIPE_E_QUOTA, "or withdraw offers");
+	CHECK_INT(kvpipe_offer_withdraw(kv, open, 0, NULL), 0);
+	CHECK_INT(kvpipe_offer_extend(kv, op, &x, KVPIPE_NOWAIT), 0);
 	kvpipe_close(kv);
 	fake_stop(f);
 }
