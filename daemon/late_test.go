@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/kvpipe/kvpipe/internal/pulse"
@@ -128,4 +129,45 @@ func TestWhoHasAPortIsSaidAsLongAsItHasIt(t *testing.T) {
 	if again := d.closed.problems(); !slices.Equal(again, first) {
 		t.Errorf("%q, want %q", again, first)
 	}
+}
+
+// TestWhoHasAPortIsLookedForNowAndThen: that takes a second on a node of many processes, and a port is tried every few seconds.
+func TestWhoHasAPortIsLookedForNowAndThen(t *testing.T) {
+	const comm = "/proc/self/comm"
+	before, err := os.ReadFile(comm)
+	if err != nil {
+		t.Skip(err)
+	}
+	rename := func(to string) {
+		if err := os.WriteFile(comm, []byte(to), 0); err != nil {
+			t.Skip(err)
+		}
+	}
+	defer rename(strings.TrimSpace(string(before)))
+	synctest.Test(t, func(t *testing.T) {
+		taken, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer taken.Close()
+		d := &Daemon{log: slog.New(slog.DiscardHandler)}
+		rename("first")
+		l, err := d.port("listen", taken.Addr().String(), "give another one")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		rename("second")
+		for range 2 {
+			l.Listener.(*late).open()
+			if now := d.closed.problems(); len(now) != 1 || !strings.Contains(now[0].text, "in use by first ") {
+				t.Errorf("looked for at once again: %q", now)
+			}
+		}
+		time.Sleep(lookAgain)
+		l.Listener.(*late).open()
+		if now := d.closed.problems(); len(now) != 1 || !strings.Contains(now[0].text, "in use by second ") {
+			t.Errorf("not looked for again: %q", now)
+		}
+	})
 }

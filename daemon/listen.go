@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+	"time"
 
 	"github.com/kvpipe/kvpipe/internal/pulse"
 	"github.com/kvpipe/kvpipe/internal/sys"
@@ -73,6 +74,10 @@ func (d *Daemon) listenPeers() error {
 	return err
 }
 
+// lookAgain is how often the daemon looks who has a port that cannot be had, as long as the reason is the same: that takes
+// a second on a node of many processes.
+const lookAgain = time.Minute
+
 // port opens a TCP port. If its interface is not there, it opens later. Without --dev so does a port that another
 // process has, or whose name cannot be looked up: engines of this node need neither peers nor metrics.
 func (d *Daemon) port(key, addr, fix string) (*pulse.Listener, error) {
@@ -80,7 +85,7 @@ func (d *Daemon) port(key, addr, fix string) (*pulse.Listener, error) {
 	if err == nil {
 		return pulse.Listen(l), nil
 	}
-	level, unknown, absent := slog.LevelError, unnamed(err, addr), missing(addr) != ""
+	level, unknown, absent, cause := slog.LevelError, unnamed(err, addr), missing(addr) != "", err
 	err = closedFor(key, addr, fix, err)
 	switch {
 	case absent:
@@ -96,13 +101,16 @@ func (d *Daemon) port(key, addr, fix string) (*pulse.Listener, error) {
 		}
 		at = resolved
 	}
+	looked := time.Now()
 	p := listenLate(at, key == "listen", func(why error) {
-		if why != nil {
+		switch {
+		case why == nil:
+			d.closed.open(key)
+			d.log.Info("listening after all", "key", key, "address", addr)
+		case why.Error() != cause.Error() || time.Since(looked) >= lookAgain:
+			cause, looked = why, time.Now()
 			d.closed.shut(key, closedFor(key, addr, fix, why))
-			return
 		}
-		d.closed.open(key)
-		d.log.Info("listening after all", "key", key, "address", addr)
 	})
 	d.log.Log(context.Background(), level, "nobody can connect here yet; the rest of the daemon runs, and tries again", "address", addr, "error", err)
 	d.closed.shut(key, err)
