@@ -159,7 +159,7 @@ func peerFix(p admin.Peer) string {
 		return "mend the address of " + p.Node + " under [peers.nodes] in kvpiped.toml"
 	case strings.Contains(text, "the peer has no certificate"):
 		return "mend the certificate of " + p.Node + ": kvpipectl doctor there says what is wrong with it"
-	case strings.Contains(text, "two nodes are called"):
+	case strings.Contains(text, "two nodes are called"), strings.Contains(text, "two daemons have its name"):
 		return "give one of the two another name (node in its kvpiped.toml), and a certificate of that name (kvpipectl certs node)"
 	case strings.Contains(text, "certificate"), strings.Contains(text, "no tls there"):
 		return "both nodes need certificates of the same CA: compare ca.crt on both, and run kvpipectl doctor on " + p.Node

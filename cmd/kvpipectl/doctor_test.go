@@ -269,6 +269,8 @@ func TestDoctorPeers(t *testing.T) {
 		{[]admin.Peer{down("TLS handshake: the peer has no certificate that it could show; its log says why (tls: internal error)")},
 			[]want{{"problem", "its log says why", "mend the certificate of b"}}},
 		{[]admin.Peer{down(`refused: two nodes are called "a": give each its own name and certificate`)}, []want{{"problem", "two nodes", "give one of the two another name"}}},
+		{[]admin.Peer{down("two daemons have its name, at 10.0.0.1:7650 and at 10.0.0.2:40000: each ends the other's channels; give each a name and a certificate of its own")},
+			[]want{{"problem", "two daemons", "give one of the two another name"}}},
 		{[]admin.Peer{down("this daemon has no certificate to show to peers: n.key: permission denied")}, []want{{"problem", "no certificate", "mend this node's certificate"}}},
 		{[]admin.Peer{down("this daemon's certificate is refused by peers: it ended")}, []want{{"problem", "is refused", "mend this node's certificate"}}},
 		{[]admin.Peer{down("cannot connect: dial tcp: lookup b.tls.svc: no such host")}, []want{{"problem", "b.tls.svc", "[peers.nodes]"}}},
