@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
@@ -36,7 +37,9 @@ const notAllowed = " forbidden"
 
 // mistaken is the key in pace under which a configured node rests at whose address another one answers, which is no
 // fault of that one: it may be configured with this address, too.
-func (t target) mistaken() string { return t.addr + " not " + t.node }
+func (t target) mistaken() string { return t.addr + isNot + t.node }
+
+const isNot = " not "
 
 // paces returns what holds up the attempts at a target. The caller holds mu.
 func (m *Manager) paces(t target) (all []*backoff) {
@@ -97,8 +100,8 @@ func (m *Manager) outlived(c *channel, cause transfer.Cause) {
 	}
 }
 
-// answered forgets the failures of a node at an address, but not which of several addresses said nothing: that one would use up
-// all the time again whenever an idle channel is reopened. The caller holds mu.
+// answered forgets the failures of a node at an address, but not which of several addresses said nothing: that one would
+// use up all the time again whenever an idle channel is reopened. The caller holds mu.
 func (m *Manager) answered(t target) {
 	p := m.pace[t.addr]
 	delete(m.pace, t.addr)
@@ -144,18 +147,21 @@ func (m *Manager) slower(t target, err error) {
 	if len(m.pace) <= maxPaced {
 		return
 	}
-	for a := range m.pace {
-		if a != key && !m.isConfigured(a) {
-			delete(m.pace, a)
+	for k := range m.pace {
+		if k != key && !m.isConfigured(k) {
+			delete(m.pace, k)
 			return
 		}
 	}
 }
 
-// isConfigured says whether a configured node has that address. The caller holds mu.
-func (m *Manager) isConfigured(addr string) bool {
+// isConfigured says whether a key in pace is that of a configured node. The caller holds mu.
+func (m *Manager) isConfigured(key string) bool {
+	if addr, node, mistaken := strings.Cut(key, isNot); mistaken && m.nodes[node] == addr {
+		return true
+	}
 	for _, a := range m.nodes {
-		if a == addr {
+		if a == key {
 			return true
 		}
 	}

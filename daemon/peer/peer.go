@@ -114,7 +114,7 @@ type Manager struct {
 	met      map[string]*history // by node
 	dialing  map[target]*dial
 	greeting map[string]chan struct{} // by node: an attempt is between Hello and answer
-	pace     map[string]*backoff      // by address, or forbidden address
+	pace     map[string]*backoff      // by address, forbidden address, or address at which another node answers
 	stats    Stats
 
 	lying struct { // channels with messages from Queue

@@ -260,14 +260,16 @@ func TestManyAddressesAreNotDialedAtOnce(t *testing.T) {
 
 func TestFailuresOfManyAddressesAreForgotten(t *testing.T) {
 	a := newCluster(t).node("a", nil)
-	a.Reload(map[string]string{"b": "b:1"}, nil)
+	a.Reload(map[string]string{"b": "b:1", "gone": "b:1"}, nil)
 	a.Manager.mu.Lock()
 	defer a.Manager.mu.Unlock()
+	gone := target{"b:1", "gone"}
+	a.slower(gone, wrongNode("b", "gone"))
 	a.slower(target{addr: "b:1"}, errNobody)
-	for i := range 2 * maxPaced {
+	for i := range 8 * maxPaced {
 		a.slower(target{addr: string(rune(i + 0x10000))}, errNobody)
 	}
-	if len(a.pace) > maxPaced || a.pace["b:1"] == nil {
-		t.Errorf("%d kept; the configured one: %v", len(a.pace), a.pace["b:1"])
+	if len(a.pace) > maxPaced || a.pace["b:1"] == nil || a.pace[gone.mistaken()] == nil {
+		t.Errorf("%d kept; those of configured ones: %v, %v", len(a.pace), a.pace["b:1"], a.pace[gone.mistaken()])
 	}
 }
