@@ -508,7 +508,8 @@ struct kvpipe_take_opts {
  *    or compute.
  *  - RESTARTED. Both: see "When the daemon is restarted" at the top of kvpipe.h; submit again.
  *  - UNAVAILABLE. Both: the daemon drains, or a rank of this engine or its memory is gone; try later. Take: the
- *    other side's memory is invalid; try later. Or no transport leads there (kvpipectl explain says why).
+ *    other side's memory is invalid, or one of the two daemons has no certificate; try later. Or no transport leads
+ *    there (kvpipectl explain says why).
  *  - CORRUPT. Take: what arrived is not what was sent, or memory faulted; take again.
  *  - CLOSED. Both: the session is over; connect again, unless the message says that a newer instance took its place. */
 KVPIPE_API int kvpipe_offer(kvpipe_t *kv, const struct kvpipe_offer_opts *opts, kvpipe_op_t *op);

@@ -202,10 +202,12 @@ func TestTLSAndPlainDoNotMix(t *testing.T) {
 	}
 }
 
-// TestWhoHasNoCertificateSaysSoToWhoDials: either log says what is wrong. Who only hung up could be anything.
+// TestWhoHasNoCertificateSaysSoToWhoDials: either log says what is wrong. Who only hung up could be anything. Once it has one, it is
+// reached.
 func TestWhoHasNoCertificateSaysSoToWhoDials(t *testing.T) {
 	cl := newCluster(t)
-	bare, err := pki.Open(filepath.Join(cl.dir, pki.CAFile), "/none/b.crt", "/none/b.key", "b")
+	cert, key := pki.NodeFiles(cl.dir, "b")
+	bare, err := pki.Open(filepath.Join(cl.dir, pki.CAFile), cert, key, "b")
 	if err == nil {
 		t.Fatal("a certificate where there is none")
 	}
@@ -214,6 +216,13 @@ func TestWhoHasNoCertificateSaysSoToWhoDials(t *testing.T) {
 	fails(t, a, "b", transfer.Unavailable, "the peer has no certificate that it could show")
 	a.warns("peer cannot be reached peer=b address=" + b.addr + " error=TLS handshake: the peer has no certificate")
 	b.warns("this daemon has no certificate to show to peers: tls.cert")
+	if err := pki.IssueNode(cl.dir, cl.dir, "b", nil, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	met(a, b)
+	if all, _ := a.Snapshot(); len(all) != 1 || all[0].Problem != "" {
+		t.Errorf("%+v", all)
+	}
 }
 
 func TestSomethingElseThanAPeerIsRefused(t *testing.T) {
