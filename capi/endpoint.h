@@ -321,6 +321,7 @@ struct kv_get {
 	struct kv_ask *kept;   /* QUEUED: what to ask for */
 	kvpipe_msg_t *msg;     /* LANDED */
 	enum kvpipe_reason reason; /* FAILED, as is the text */
+	bool lost;             /* FAILED: an item came, and the caller cannot have it */
 	char text[KV_TEXT];
 };
 

@@ -30,6 +30,7 @@ uint32_t kv_get_share(struct kv_end *e)
 void kv_get_fail(struct kv_end *e, struct kv_get *g, enum kvpipe_reason reason, const char *text)
 {
 	g->state = KV_GET_FAILED;
+	g->lost = false;
 	g->reason = reason;
 	snprintf(g->text, sizeof(g->text), "%s", text);
 	e->ended++;
@@ -83,16 +84,14 @@ static bool keep(struct kv_end *e, kvpipe_msg_t *m, struct kv_eop *op, uint64_t 
 	return true;
 }
 
-/* An item came, and the caller cannot have it. A pipe has no gaps, so its end is over. */
+/* An item came, and the caller cannot have it. A pipe has no gaps, so its end is over once the caller has come that far (recv.c). */
 static void lost(struct kv_end *e, struct kv_get *g, enum kvpipe_reason reason, const char *why)
 {
 	char text[KV_TEXT];
 
-	kv_get_fail(e, g, reason, why);
-	if (e->lookup)
-		return;
-	snprintf(text, sizeof(text), "%s: open it again for what follows", why);
-	kv_end_over(e, reason, text);
+	snprintf(text, sizeof(text), e->lookup ? "%s" : "%s: open it again for what follows", why);
+	kv_get_fail(e, g, reason, text);
+	g->lost = true;
 }
 
 static void landed(struct kv_end *e, struct kv_get *g, struct kv_eop *op, const struct kv_done *d)

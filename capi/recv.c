@@ -132,8 +132,9 @@ static int collect(struct kvpipe_pipe *p, int64_t timeout_ns, kvpipe_msg_t **out
 	}
 	if (g->state == KV_GET_FAILED) {
 		enum kvpipe_reason reason = g->reason;
-		/* A reason that is final ends the pipe's end for good. Any other is told once, and the item is asked for again. */
-		if (reason == KVPIPE_E_CLOSED || reason == KVPIPE_E_PEER_GONE || reason == KVPIPE_E_DENIED ||
+		/* A reason that is final ends the pipe's end for good, and so does a lost item. Any other is told once, and the item is asked
+		 * for again. */
+		if (g->lost || reason == KVPIPE_E_CLOSED || reason == KVPIPE_E_PEER_GONE || reason == KVPIPE_E_DENIED ||
 		    reason == KVPIPE_E_BUSY || reason == KVPIPE_E_RESTARTED)
 			kv_end_over(e, reason, g->text);
 		if (reason == KVPIPE_E_TIMEOUT)

@@ -763,10 +763,10 @@ KVPIPE_API int kvpipe_pipe_send(kvpipe_pipe_t *p, const struct kvpipe_tensor *t,
  *  - PEER_GONE: the sender died, or its daemon did not take an item that it sent. What was sent before was received.
  *    Or the other node was out of reach, and it is not known whether the same sender is still there. Open the end
  *    again: what was not received may still come.
- *  - QUOTA: there is no memory for the item, or it is larger than the capacity on which this end was opened. The
- *    message says which. Open the end again.
- *  - INCOMPATIBLE: this version of the library does not understand the item, which is lost. Open the end again for
- *    what follows.
+ *  - QUOTA: there is no memory for the item, which is lost as below, or it is larger than the capacity on which this
+ *    end was opened. The message says which. Open the end again.
+ *  - INCOMPATIBLE: this version of the library does not understand the item, which is lost, with what was fetched
+ *    ahead of the caller (window). Open the end again for what follows.
  *  - RESTARTED: this node's daemon ends. */
 KVPIPE_API int kvpipe_pipe_recv(kvpipe_pipe_t *p, int64_t timeout_ns, kvpipe_msg_t **out);
 

@@ -460,6 +460,40 @@ static void not_understood(void)
 	kvpipe_close(kv);
 }
 
+/* Nor does one that was fetched ahead keep the caller from what was sent before it, also if that comes later. */
+static void not_understood_ahead(void)
+{
+	enum { N = 40000 };
+	static uint8_t bytes[N];
+	kvpipe_t *kv = connect_as("a");
+	struct kvpipe_pipe_opts o = KVPIPE_OPTS(kvpipe_pipe_opts, .name = "ahead", .end = KVPIPE_RECV);
+	kvpipe_pipe_t *from = named(kv, "ahead", KVPIPE_SEND, 65536), *to;
+	kvpipe_msg_t *m;
+
+	for (int i = 0; i < N; i++)
+		bytes[i] = (uint8_t)(i * 31 + i / 1000);
+	CHECK_INT(kvpipe_pipe_open(kv, &o, &to), 0);
+	send_number(from, 1);
+	recv_number(to, 1);
+	send_number(from, 2); /* has others asked for ahead */
+	recv_number(to, 2);
+	send_bytes(from, bytes, N); /* more than there is room for ahead */
+	send_as_nobody_does(from);
+	struct kv_end *e = (struct kv_end *)(void *)to;
+	for (bool both = false; !both;) {
+		pthread_mutex_lock(&e->kv->lock);
+		kv_end_look(e);
+		both = e->nshorts == 1 && e->ended == 1;
+		kv_end_unlock(e);
+	}
+	kvpipe_msg_free(recv_bytes(to, bytes, N));
+	for (int i = 0; i < 2; i++)
+		CHECK_FAILS(kvpipe_pipe_recv(to, WAIT, &m), KVPIPE_E_INCOMPATIBLE, "does not understand: open it again for what follows");
+	kvpipe_pipe_close(to);
+	kvpipe_pipe_close(from);
+	kvpipe_close(kv);
+}
+
 /* What takes no room of the capacity has a limit of its own. */
 static void as_many_items_as_there_may_be(void)
 {
@@ -517,7 +551,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(there),   TEST(lingering), TEST(the_next_receiver), TEST(tokens), TEST(nobody_comes),
-		TEST(five_thousand_queries), TEST(as_many_items_as_there_may_be), TEST(lookups), TEST(scattered), TEST(no_memory_to_copy_to), TEST(not_understood),
+		TEST(five_thousand_queries), TEST(as_many_items_as_there_may_be), TEST(lookups), TEST(scattered), TEST(no_memory_to_copy_to), TEST(not_understood), TEST(not_understood_ahead),
 		TEST(at_the_same_time),
 	};
 	return RUN(tests);
