@@ -143,6 +143,7 @@ func TestWhoHasAPortIsLookedForNowAndThen(t *testing.T) {
 			t.Skip(err)
 		}
 	}
+	rename("first")
 	defer rename(strings.TrimSpace(string(before)))
 	synctest.Test(t, func(t *testing.T) {
 		taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -151,7 +152,6 @@ func TestWhoHasAPortIsLookedForNowAndThen(t *testing.T) {
 		}
 		defer taken.Close()
 		d := &Daemon{log: slog.New(slog.DiscardHandler)}
-		rename("first")
 		l, err := d.port("listen", taken.Addr().String(), "give another one")
 		if err != nil {
 			t.Fatal(err)
