@@ -68,6 +68,15 @@ static void settle_cancels(kvpipe_t *kv)
 	}
 }
 
+/* Whether op was to be added to an offer that has ended, and so is no later daemon's. */
+static bool added_in_vain(const kvpipe_t *kv, const struct kv_op *op)
+{
+	if (op->opcode != KVPIPE_OPCODE_EXTEND && op->opcode != KVPIPE_OPCODE_SEAL)
+		return false;
+	const struct kv_op *offer = kv_op_find(kv, op->target);
+	return offer == NULL || offer->state != KV_RUNNING;
+}
+
 static void lose(kvpipe_t *kv, struct kv_op *op)
 {
 	if (op->state == KV_ENDED) {
@@ -78,6 +87,8 @@ static void lose(kvpipe_t *kv, struct kv_op *op)
 		end_take(kv, op);
 	} else if (op->withdrawn) {
 		kv_op_cancel_here(kv, op);
+	} else if (added_in_vain(kv, op)) {
+		kv_op_end_here(kv, op, KVPIPE_E_EXPIRED, "the offer has ended", false);
 	} else if (op->opcode > KVPIPE_OPCODE_DROP) {
 		kv_op_end_here(kv, op, KVPIPE_E_RESTARTED, "the daemon went away: this does not survive its restart", false);
 	} else {

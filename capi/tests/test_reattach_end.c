@@ -174,6 +174,29 @@ static void extended_without_end(void)
 	fake_stop(f);
 }
 
+/* Nor are those kept of an offer that was withdrawn while its daemon was stopping. */
+static void extended_and_withdrawn(void)
+{
+	struct fake *f = first_daemon();
+	kvpipe_t *kv = fake_connect(f);
+	struct kvpipe_extend_opts x = KVPIPE_OPTS(kvpipe_extend_opts, .flags = KVPIPE_OP_SEALED);
+	kvpipe_op_t open = offer_key(kv, "o", 0);
+
+	await_seen(1);
+	fake_bye(f, KVPIPE_E_UNAVAILABLE, "the daemon is stopping");
+	while (__atomic_load_n(&kv->state, __ATOMIC_RELAXED) != KV_LEAVING)
+		sched_yield();
+	while (kvpipe_offer_extend(kv, open, &x, KVPIPE_NOWAIT) == 0)
+		;
+	CHECK_INT(kvpipe_offer_withdraw(kv, open, KVPIPE_NOWAIT, NULL), 0);
+	fake_die(f);
+	while (__atomic_load_n(&kv->state, __ATOMIC_RELAXED) != KV_AWAY)
+		sched_yield();
+	CHECK_INT(kvpipe_offer_extend(kv, offer_key(kv, "q", 0), &x, KVPIPE_NOWAIT), 0);
+	kvpipe_close(kv);
+	fake_stop(f);
+}
+
 /* Of one whose caller was told that it did not come in time no later daemon hears: the blocks are others' by then. */
 static void extended_in_vain(void)
 {
@@ -921,7 +944,7 @@ static void released_by_the_daemons_end(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		TEST(never), TEST(silent), TEST(stopping), TEST(stopping_slowly), TEST(stopping_is_said), TEST(extended_away), TEST(extended_without_end), TEST(extended_in_vain), TEST(mute), TEST(refused), TEST(unreached), TEST(heard), TEST(unwatched),
+		TEST(never), TEST(silent), TEST(stopping), TEST(stopping_slowly), TEST(stopping_is_said), TEST(extended_away), TEST(extended_without_end), TEST(extended_and_withdrawn), TEST(extended_in_vain), TEST(mute), TEST(refused), TEST(unreached), TEST(heard), TEST(unwatched),
 		TEST(closed_on_the_way), TEST(closed_between_attempts),
 		TEST(taken_back_between_attempts), TEST(taken_back_late), TEST(taken_over_meanwhile), TEST(taken_back_before), TEST(dismissed_late), TEST(dismissed_and_closed), TEST(closed_before_the_fence),
 		TEST(smaller_quota), TEST(given_up_on_the_way), TEST(released_by_the_daemons_end), TEST(storm),
