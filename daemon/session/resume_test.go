@@ -470,6 +470,57 @@ func TestMemoryThatWasGivenUpIsRemembered(t *testing.T) {
 	}
 }
 
+// TestMemoryThatIsGivenUpWhileASchedulerBringsAlong: a scheduler that is back may bring more, whether it has begun or not. All that it wants done
+// later is about the memory as it is.
+func TestMemoryThatIsGivenUpWhileASchedulerBringsAlong(t *testing.T) {
+	for _, begun := range []bool{false, true} {
+		l := newLives(t)
+		n := l.start(nil)
+		o := sessiontest.Options{Engine: "e", Instance: "i", Role: transfer.Scheduler}
+		scheduler, rank := n.dial(o), n.dial(worker("e", "i", 0))
+		l.kill(n)
+		n = l.start(nil)
+		asks := func(again bool) {
+			t.Helper()
+			_, err := scheduler.Submit(&transfer.OfferOp{Key: []byte("k"), Token: make([]byte, 16), Again: again})
+			noErr(t, err)
+			wait[transfer.Submit](n, nil)
+		}
+		comes := func(when string, changed bool) {
+			t.Helper()
+			l.kill(n)
+			n = l.start(nil)
+			scheduler = n.dial(again(o, scheduler))
+			if got := n.said(scheduler); !got.Resumed || got.Changed != changed {
+				t.Errorf("it had begun: %v; %s the scheduler is resumed %v, changed %v", begun, when, got.Resumed, got.Changed)
+			}
+		}
+		givesUp := func() {
+			t.Helper()
+			rank = n.dial(again(worker("e", "i", 0), rank))
+			region, _, err := rank.Alloc(16384)
+			noErr(t, err)
+			noErr(t, rank.SetLayout([]layout.View{view(region)}, nil, 0))
+			noErr(t, rank.Invalidate(region, 0))
+		}
+		scheduler = n.dial(again(o, scheduler))
+		if begun {
+			asks(true)
+		}
+		givesUp()
+		comes("while it may bring more along,", true)
+
+		givesUp()
+		asks(false)
+		n.dial(worker(fmt.Sprint("other", l.epoch), "i", 0)) // the file is written
+		comes("once it has brought all,", false)
+
+		asks(false)
+		givesUp()
+		comes("if it had brought all before,", false)
+	}
+}
+
 // Who said HELLO and lost its connection before it was answered is who it was when it comes again.
 func TestWhoIsNotAnsweredComesAgain(t *testing.T) {
 	l := newLives(t)

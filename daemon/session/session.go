@@ -48,7 +48,7 @@ type session struct {
 	sq      *ring.Submissions
 	record  []byte // scratch
 	stopped bool   // nothing is taken in any more
-	brings  bool   // it may still bring along what is about memory that was given up
+	brings  bool   // a scheduler's that may still bring along what it had submitted to an earlier daemon
 
 	outdated outdated // submissions about earlier processes
 

@@ -44,6 +44,7 @@ type Session struct {
 
 	before   bool     // a session of the daemon before that is not back yet
 	resumed  bool     // continues an earlier session, with its submissions
+	brought  bool     // has submitted something new since: it brings no more of them
 	client   Client   // nil while before is set
 	formerly *Session // the session that it continues, if that was awaited
 }
@@ -82,7 +83,6 @@ type Known struct {
 	Had     []uint32 // ranks that its instance had before
 	Resumed bool     // it continues an earlier session
 	Changed bool     // what it brings along may be about other ranks, or about what their memory held before
-	GaveUp  bool     // the latter; Brought has to be called once it has brought all
 }
 
 // Put adds a session. It replaces the one that it resumes and those that it makes obsolete: of the same rank, and of
@@ -115,7 +115,7 @@ func (r *Roster) Put(s Session, c Client, back Return, past []string) (k Known) 
 			delete(r.all, id)
 		}
 	}
-	k.Changed, k.GaveUp = old.Changed || old.GaveUp, old.GaveUp
+	k.Changed = old.Changed || old.GaveUp
 	s.Changed, s.GaveUp, s.resumed, s.client, s.before = old.Changed, old.GaveUp, k.Resumed, c, false
 	if s.Role == transfer.Scheduler && back.ID != 0 && !k.Resumed { // nothing is known of the time from which its submissions are
 		s.Changed = true
@@ -144,26 +144,28 @@ func (r *Roster) Another(who *Session, k Known) (changed bool) {
 }
 
 // GaveUp must be called before the machine is told that a worker gives memory up, or comes back without it. What
-// schedulers of its instance have in mind that are away, or have not said it yet, may be about what the memory held
-// before. They are marked, since the daemon to which they say it may be another one. GaveUp says whether there are any.
+// schedulers of its instance have in mind that are away, or have not said all of it yet, may be about what the memory
+// held before. They are marked, since the daemon to which they say it may be another one. GaveUp says whether that makes a
+// difference.
 func (r *Roster) GaveUp(who *Session) (changed bool) {
 	return who.Role == transfer.Worker && r.mark(who, func(s *Session) bool {
 		was := s.GaveUp
-		s.GaveUp = was || s.client == nil || s.resumed && !s.client.Submitted()
+		s.GaveUp = was || s.client == nil || s.resumed && !s.brought
 		return s.GaveUp != was
 	})
 }
 
-// Brought notes that a scheduler has submitted something new. What it brought along came before that. It says whether
-// that makes a difference.
+// Brought must be called once a scheduler that continues an earlier session has submitted something new, before the
+// machine is given that. What it brought along came before. Brought says whether it had been marked.
 func (r *Roster) Brought(id transfer.SessionID) bool {
-	s := r.all[id]
-	if !s.GaveUp {
+	s, ok := r.all[id]
+	if !ok {
 		return false
 	}
-	s.GaveUp = false
+	was := s.GaveUp
+	s.brought, s.GaveUp = true, false
 	r.all[id] = s
-	return true
+	return was
 }
 
 // mark lets do change the schedulers of an instance, and says whether it has.
