@@ -97,6 +97,7 @@ func (b *builder) fill(p *Plan, r Request) error {
 	if err := b.flows(p); err != nil {
 		return err
 	}
+	p.countPieces()
 	p.missing = b.missing()
 	p.size = b.size()
 	return nil

@@ -1,7 +1,9 @@
 package plan_test
 
 import (
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/layout"
 	"github.com/kvpipe/kvpipe/daemon/plan"
@@ -43,21 +45,32 @@ func TestPieces(t *testing.T) {
 		every = append(every, i)
 	}
 	all := uint32(len(every)) * tokens
+	holes := slices.Clone(every) // also where it begins and ends
+	for _, i := range []int{0, 3, 4, len(holes) - 1} {
+		holes[i] = layout.NoBlock
+	}
+	within := slices.Clone(every)
+	within[3] = layout.NoBlock
 	for _, tc := range []struct {
 		name        string
 		src, dst    *layout.Layout
 		first, stop uint32 // tokens
+		has         []uint32
 	}{
-		{"whole blocks", of(128, false), of(128, false), 0, all},
-		{"another order", of(128, false), of(128, true), 0, all},
-		{"another order of single bytes", of(1, false), of(1, true), 0, all},
-		{"whole blocks of two views", two(), two(), 0, all},
-		{"a part of a block of two views", two(), two(), 3, 7},
-		{"the end of a block of two views", two(), two(), 3, tokens},
-		{"blocks of two views, the first and the last not whole", two(), two(), 3, all - 1},
+		{"whole blocks", of(128, false), of(128, false), 0, all, every},
+		{"another order", of(128, false), of(128, true), 0, all, every},
+		{"another order of single bytes", of(1, false), of(1, true), 0, all, every},
+		{"whole blocks of two views", two(), two(), 0, all, every},
+		{"a part of a block of two views", two(), two(), 3, 7, every},
+		{"the beginning of a block of two views", two(), two(), 0, 7, every},
+		{"the end of a block of two views", two(), two(), 3, tokens, every},
+		{"blocks of two views, the first and the last not whole", two(), two(), 3, all - 1, every},
+		{"the same with a hole", two(), two(), 3, all - 1, within},
+		{"the same without those two", two(), two(), 3, all - 1, holes},
 	} {
 		lists := []layout.BlockList{{FirstToken: tc.first, NTokens: tc.stop - tc.first, IDs: every[:(tc.stop+tokens-1)/tokens]}}
-		p, err := plan.New(plan.Request{Producer: []plan.Rank{{Layout: tc.src, Blocks: lists}}, Consumer: []plan.Rank{{Layout: tc.dst, Blocks: lists}}})
+		given := []layout.BlockList{{FirstToken: tc.first, NTokens: tc.stop - tc.first, IDs: tc.has[:len(lists[0].IDs)]}}
+		p, err := plan.New(plan.Request{Producer: []plan.Rank{{Layout: tc.src, Blocks: given}}, Consumer: []plan.Rank{{Layout: tc.dst, Blocks: lists}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,4 +121,75 @@ func TestSmall(t *testing.T) {
 			t.Errorf("%d bytes of %d blocks of %d: small is %v", tc.slice, tc.n, tc.content, got)
 		}
 	}
+}
+
+// TestJudgingASliceTakesNoTime: everybody waits meanwhile, and a plan may have as many slices as it has views, each of which is judged.
+func TestJudgingASliceTakesNoTime(t *testing.T) {
+	took := func(layers int) time.Duration {
+		l := wide(t, layers)
+		p, err := plan.New(plan.Request{Producer: side(1, l, false), Consumer: side(1, l, false), Layered: true})
+		if err != nil || p.Slices() != layers {
+			t.Fatalf("%d slices, want %d: %v", p.Slices(), layers, err)
+		}
+		return leastOf10(func() {
+			for range 100 {
+				p.Small(8, 64)
+			}
+		})
+	}
+	if one, many := took(1), took(layout.MaxViews); many > 50*one {
+		t.Errorf("it takes %v where there is one slice, and %v where there are %d", one, many, layout.MaxViews)
+	}
+}
+
+// TestViewsAndHolesDoNotMultiply: where both are many, a plan takes about as long to make, and to count the pieces of, as where one is.
+func TestViewsAndHolesDoNotMultiply(t *testing.T) {
+	const blocks, tokens = 1 << 16, 4
+	every, all := make([]uint32, blocks), ascendingIDs(blocks) // every other one is missing
+	for i := range every {
+		every[i] = layout.NoBlock
+		if i%2 == 0 {
+			every[i] = uint32(i)
+		}
+	}
+	took := func(pairs int) time.Duration { // of views, one behind the other, of which a whole block is one piece
+		var views []layout.View
+		for i := range uint64(pairs) {
+			v := layout.View{
+				Region: 1, Base: i * 32, NumBlocks: blocks, BlockStride: uint64(pairs) * 32, TokenStride: 1, HeadStride: 1, ContentBytes: 1,
+				Layer: uint32(i), Kind: layout.Paged, BlockSize: tokens, Heads: 1, TotalHeads: 1, Part: "k",
+			}
+			w := v
+			w.Base, w.TokenStride, w.HeadStride, w.ContentBytes, w.Part = v.Base+tokens, 2, 2, 2, "v"
+			views = append(views, v, w)
+		}
+		l, err := layout.New(views, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rank := func(ids []uint32) []plan.Rank {
+			return []plan.Rank{{Layout: l, Blocks: []layout.BlockList{{NTokens: tokens * blocks, IDs: ids}}}}
+		}
+		return leastOf10(func() {
+			p, err := plan.New(plan.Request{Producer: rank(every), Consumer: rank(all)})
+			if err != nil || p.Pieces() != uint64(pairs)*blocks/2 {
+				t.Fatalf("%d pieces: %v", p.Pieces(), err)
+			}
+		})
+	}
+	if one, many := took(1), took(512); many > 10*one {
+		t.Errorf("%v with one pair of views, and %v with 512", one, many)
+	}
+}
+
+// leastOf10 is how long do takes, at the best of ten times: what else the machine does takes its time, too.
+func leastOf10(do func()) (least time.Duration) {
+	for run := range 10 {
+		start := time.Now()
+		do()
+		if d := time.Since(start); run == 0 || d < least {
+			least = d
+		}
+	}
+	return least
 }

@@ -102,6 +102,7 @@ type Plan struct {
 	sliceBytes uint64
 	bytes      uint64
 	slices     int
+	pieces     uint64
 	consumers  []Rank
 	missing    []layout.Run
 	size       int
