@@ -2,24 +2,33 @@ package transfer
 
 import "slices"
 
-// lane bounds what is posted to one peer over one transport, and lets the engines take turns.
+// lane bounds what is posted to one peer over one transport, and lets users take turns, and the engines of each user.
 type lane struct {
-	key     laneKey
-	slices  int                 // posted and not ended
-	bytes   uint64              // what they weigh
-	engines []*laneEngine       // those with something to post, in the order of their rounds
-	round   uint64              // of the turn that is, or was last
-	queued  bool                // in Machine.pumping
-	debts   map[engineKey]int64 // budgets of engines that have nothing to post just now; only those far below 0
-	spare   *laneEngine
+	key    laneKey
+	slices int         // posted and not ended
+	bytes  uint64      // what they weigh
+	users  []*laneUser // those with something to post, in the order of their rounds
+	round  uint64      // of the turn that is, or was last
+	queued bool        // in Machine.pumping
+
+	// Of those that have nothing to post just now: far below 0, and not the next one.
+	budgets map[engineKey]int64
+	rounds  map[uint32]uint64
+
+	spare     *laneEngine
+	spareUser *laneUser
 }
 
 type laneKey struct{ peer, transport string }
 
+type laneUser struct {
+	id      uint32
+	round   uint64        // when its turn is
+	engines []*laneEngine // those with something to post, the next one first
+}
+
 type laneEngine struct {
 	key    engineKey
-	user   uint32
-	round  uint64 // when its turn is
 	serves []*serve
 	budget int64 // bytes that it may still post in its turn; below 0: by how much it exceeded that
 }
@@ -63,10 +72,11 @@ func (m *Machine) enqueue(v *serve) {
 	}
 	l := v.lane.lane
 	v.lane.waits = true
-	for _, e := range l.engines {
-		if e.key == v.offer.engine.key {
+	m.toPump(l)
+	u, key := l.user(v.offer.members[0].by.user), v.offer.engine.key
+	for _, e := range u.engines {
+		if e.key == key {
 			e.serves = append(e.serves, v)
-			m.toPump(l)
 			return
 		}
 	}
@@ -74,27 +84,74 @@ func (m *Machine) enqueue(v *serve) {
 	if l.spare = nil; e == nil {
 		e = new(laneEngine)
 	}
-	e.key, e.user, e.serves = v.offer.engine.key, v.offer.members[0].by.user, append(e.serves[:0], v)
-	e.budget = l.debts[e.key]
-	delete(l.debts, e.key)
-	l.await(e)
-	m.toPump(l)
+	e.key, e.serves, e.budget = key, append(e.serves[:0], v), l.budgets[key]
+	delete(l.budgets, key)
+	u.engines = append(u.engines, e)
 }
 
-// await gives an engine a turn to wait for. In each round each user has one: engines' names are free, and a user may have
-// hundreds. So those of one user take turns among themselves.
-func (l *lane) await(e *laneEngine) {
-	e.round = l.round + 1
-	for _, x := range l.engines {
-		if x.user == e.user {
-			e.round = max(e.round, x.round+1)
+// user returns the user, who has something to post from now on. In each round each user has one turn: engines' names are
+// free, and a user may have hundreds.
+func (l *lane) user(id uint32) *laneUser {
+	for _, u := range l.users {
+		if u.id == id {
+			return u
 		}
 	}
-	i := len(l.engines)
-	for i > 0 && l.engines[i-1].round > e.round {
+	u := l.spareUser
+	if l.spareUser = nil; u == nil {
+		u = new(laneUser)
+	}
+	u.id, u.round = id, max(l.round+1, l.rounds[id])
+	delete(l.rounds, id)
+	l.await(u)
+	return u
+}
+
+// await gives a user a turn to wait for.
+func (l *lane) await(u *laneUser) {
+	i := len(l.users)
+	for i > 0 && l.users[i-1].round > u.round {
 		i--
 	}
-	l.engines = slices.Insert(l.engines, i, e)
+	l.users = slices.Insert(l.users, i, u)
+}
+
+// next returns the engine whose turn it is. One that has posted what weighs many turns is passed over until the user's other
+// engines have had as many.
+func (u *laneUser) next() *laneEngine {
+	for {
+		e := u.engines[0]
+		if e.budget <= 0 {
+			e.budget += turn
+		}
+		if e.budget <= 0 && len(u.engines) == 1 { // the user has let others have their turns
+			e.budget = turn
+		}
+		if e.budget > 0 {
+			return e
+		}
+		u.engines = append(slices.Delete(u.engines, 0, 1), e)
+	}
+}
+
+// over ends the turn of a user, which that engine had. What weighs many turns takes as many of the user.
+func (l *lane) over(u *laneUser, e *laneEngine) {
+	u.round = l.round + 1 + uint64(max(-e.budget, 0)/turn)
+	l.order(u)
+}
+
+// order puts a user in the place that its round gives it, or takes it out if it has nothing more to post.
+func (l *lane) order(u *laneUser) {
+	i := slices.Index(l.users, u)
+	l.users = slices.Delete(l.users, i, i+1)
+	if len(u.engines) > 0 {
+		l.await(u)
+		return
+	}
+	if u.round > l.round+1 {
+		remember(&l.rounds, u.id, u.round)
+	}
+	l.spareUser = u
 }
 
 func (m *Machine) lane(key laneKey) *lane {
@@ -133,22 +190,14 @@ func (m *Machine) pump() {
 	}
 }
 
-// pumpLane posts while the window has room, one engine after the other. An engine's turn is measured in bytes, so
-// neither many transfers nor large slices give it more than its share. One that has posted what weighs many turns is
-// passed over until it has had as many. Within the turn its transfers take turns.
+// pumpLane posts while the window has room, one engine after the other. A turn is measured in bytes, so neither many
+// transfers nor large slices give anybody more than its share. Within the turn of an engine its transfers take turns.
 func (m *Machine) pumpLane(l *lane) {
 	from := len(m.keys)
-	for len(l.engines) > 0 && l.room(m) {
-		e := l.engines[0]
-		l.round = e.round
-		if e.budget <= 0 {
-			e.budget += turn
-		}
-		if e.budget <= 0 { // it is others' turn, if there are any
-			l.engines = slices.Delete(l.engines, 0, 1)
-			l.await(e)
-			continue
-		}
+	for len(l.users) > 0 && l.room(m) {
+		u := l.users[0]
+		l.round = u.round
+		e := u.next()
 		v := e.serves[0]
 		e.serves = slices.Delete(e.serves, 0, 1) // Delete clears the free place behind the others, so nothing of v is kept
 		v.lane.waits = false
@@ -172,35 +221,38 @@ func (m *Machine) pumpLane(l *lane) {
 		if len(e.serves) > 0 && e.budget > 0 {
 			continue // it is still its turn
 		}
-		l.engines = slices.Delete(l.engines, 0, 1)
+		u.engines = slices.Delete(u.engines, 0, 1)
 		if len(e.serves) > 0 {
-			l.await(e)
+			u.engines = append(u.engines, e)
 		} else {
 			l.owes(e)
 			l.spare = e
 		}
+		l.over(u, e)
 	}
-	if l.slices == 0 && len(l.engines) == 0 { // there are no others
-		l.debts = nil
+	if l.slices == 0 && len(l.users) == 0 { // there are no others
+		l.budgets, l.rounds = nil, nil
 	}
 	if keys := m.keys[from:]; len(keys) > 0 {
 		m.emit(Post{Keys: keys, Transport: l.key.transport})
 	}
 }
 
-// maxDebts bounds the engines whose debts are remembered: clients may name any number of them.
-const maxDebts = 1024
-
 // owes remembers by how much an engine that has nothing more to post has exceeded its turn, if that was by several. Else it
 // would begin anew with its next transfer.
 func (l *lane) owes(e *laneEngine) {
-	if e.budget > -turn {
-		return
+	if e.budget <= -turn {
+		remember(&l.budgets, e.key, e.budget)
 	}
-	if l.debts == nil || len(l.debts) >= maxDebts {
-		l.debts = map[engineKey]int64{}
+}
+
+// remember notes something of an engine or a user: of no more than maxDebts, since clients may name any number.
+func remember[K comparable, V any](of *map[K]V, k K, v V) {
+	const maxDebts = 1024
+	if *of == nil || len(*of) >= maxDebts {
+		*of = map[K]V{}
 	}
-	l.debts[e.key] = e.budget
+	(*of)[k] = v
 }
 
 func (l *lane) room(m *Machine) bool {
@@ -251,15 +303,23 @@ func (m *Machine) leaveLane(v *serve) {
 	}
 	v.lane.waits = false
 	l := v.lane.lane
-	for i, e := range l.engines {
-		for j, w := range e.serves {
-			if w != v {
+	for _, u := range l.users {
+		for i, e := range u.engines {
+			j := slices.Index(e.serves, v)
+			if j < 0 {
 				continue
 			}
 			e.serves = append(append([]*serve(nil), e.serves[:j]...), e.serves[j+1:]...)
-			if len(e.serves) == 0 {
-				l.owes(e)
-				l.engines = append(append([]*laneEngine(nil), l.engines[:i]...), l.engines[i+1:]...)
+			if len(e.serves) > 0 {
+				return
+			}
+			u.engines = slices.Delete(u.engines, i, i+1)
+			l.owes(e)
+			switch {
+			case e.budget > 0: // it was its turn
+				l.over(u, e)
+			case len(u.engines) == 0:
+				l.order(u)
 			}
 			return
 		}

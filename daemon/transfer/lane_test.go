@@ -288,6 +288,47 @@ func TestTinyPiecesOneAfterTheOther(t *testing.T) {
 	}
 }
 
+// TestTinyPiecesOfOneEngineAfterTheOther: nor is it another user's loss if it is another engine of the same user each time, or each time one that
+// nobody has heard of. Engines' names are free.
+func TestTinyPiecesOfOneEngineAfterTheOther(t *testing.T) {
+	const engines, first = 400, transfer.SessionID(10)
+	for _, together := range []int{1, 2, 40} { // engines that have something to post at a time
+		loads := map[string]load{"small": {1, 400, 1 << 20, 0}}
+		y := newYard(t, loads)
+		next := first
+		tiny := func() {
+			y.engine[next] = fmt.Sprint("tiny ", next)
+			loads[y.engine[next]] = load{1, 1, 1 << 20, 1}
+			y.m.Step(1, transfer.SessionOpened{Session: next, Engine: y.engine[next], User: 7, Role: transfer.Worker, Credits: 10000})
+			y.m.Step(1, transfer.LayoutSet{Session: next, Layout: oneRank(t)})
+			y.begin(next, decode)
+			next++
+		}
+		y.begin(small, decode)
+		for range together {
+			tiny()
+		}
+		large, tinies := 0, 0
+		for looked, ended := 0, 0; large < 400; y.landOne() {
+			for ; looked < len(y.posted); looked++ {
+				if y.posted[looked] == "small" {
+					large++
+				} else {
+					tinies++
+				}
+			}
+			if n := y.ends[decode]; n > ended && next < first+engines {
+				ended = n
+				tiny()
+			}
+		}
+		y.land()
+		if tinies > 5 {
+			t.Errorf("%d at a time: %d slices of single bytes of one user were posted while another user's engine posted 400 whole ones", together, tinies)
+		}
+	}
+}
+
 // TestDeafConsumer: one that never collects its completions takes as much as it has room to be told of, and that is all that others
 // notice of it: from then on every slice that is posted is theirs.
 func TestDeafConsumer(t *testing.T) {
