@@ -27,20 +27,14 @@ func (l *load) add(o load, times int) {
 // work is how much the machine has to look at.
 func (l *load) work() int64 { return int64(l.ids) + int64(l.tokens) }
 
-// eachAhead is what any operation weighs in addition, in block ids: a client may submit tens of thousands that name none.
-const eachAhead = 256
-
 // weigh returns how much the machine has to look at for an operation; none is nil. What ends another one, which takes a few
 // bytes, has it let go of all that that one was given. The caller holds mu.
 func (s *session) weigh(e *ring.SQE, op transfer.Op, takes load) int64 {
-	switch {
-	case op == nil:
-		return 0
-	case e.Op == ring.OpWithdraw || e.Op == ring.OpCancel:
+	if op != nil && (e.Op == ring.OpWithdraw || e.Op == ring.OpCancel) {
 		o := s.ops[e.Target]
-		return eachAhead + o.work() + o.added
+		return o.work() + o.added
 	}
-	return eachAhead + takes.work()
+	return takes.work()
 }
 
 func loadOf(op transfer.Op) load {
@@ -71,33 +65,44 @@ func (s *session) fits() bool {
 
 // One session's submissions are handled one after the other with all others', and a million block ids take milliseconds. So
 // that nobody waits for more than about that for each other session, a session is not read while more than mostAhead
-// ids and tokens of it have not been handled, and larger submissions are passed on one by one. stepAhead is how many
-// are counted at a time: counting costs as much as handling a small submission.
+// ids and tokens of it have not been handled, and larger submissions are passed on one by one. Nor is it read while
+// opsAhead operations have not been handled: a queue may hold tens of thousands that name no block. A few of those do not
+// wait for a large one, so that what seals an offer, say, follows it at once. stepAhead and stepOps are how many are
+// counted at a time: counting costs as much as handling a small submission.
 const (
 	mostAhead = 1 << 18
 	stepAhead = 1 << 14
+	opsAhead  = 1 << 10
+	stepOps   = 1 << 6
 )
 
-// ahead counts block ids and tokens that the session has passed on, or let go of, and that were not handled yet.
+// ahead counts block ids and tokens that the session has passed on, or let go of, and that were not handled yet; and
+// operations.
 type ahead struct {
-	n     atomic.Int64
-	later int64 // not counted yet; guarded by in
+	n, ops          atomic.Int64
+	later, laterOps int64 // not counted yet; guarded by in
 }
 
-// room reports whether n more may be passed on.
+// room reports whether another operation may be passed on, which n ids and tokens are about.
 func (a *ahead) room(n int64) bool {
 	before := a.n.Load()
-	return n == 0 || before == 0 || before+n <= mostAhead
+	return a.ops.Load() < opsAhead && (n == 0 || before == 0 || before+n <= mostAhead)
 }
 
-// passed counts n that were passed on.
+// passed counts an operation that was passed on.
 func (a *ahead) passed(n int64, after func(func())) {
-	if a.later += n; a.later < stepAhead {
+	a.later += n
+	if a.laterOps++; a.later < stepAhead && a.laterOps < stepOps {
 		return
 	}
-	n, a.later = a.later, 0
+	n, ops := a.later, a.laterOps
+	a.later, a.laterOps = 0, 0
 	a.n.Add(n)
-	after(func() { a.n.Add(-n) })
+	a.ops.Add(ops)
+	after(func() {
+		a.n.Add(-n)
+		a.ops.Add(-ops)
+	})
 }
 
 // itemsAnswered is how many items may have been answered, besides two for each that the machine lets a session have,
