@@ -21,22 +21,29 @@ type estates struct {
 
 func newEstates() estates { return estates{map[string]int{}, map[uint32]int{}} }
 
-// room says whether n more of a session may be left behind.
-func (x *estates) room(s *session, n int) bool {
-	return x.owners[s.engine.key.owner]+n <= maxEstate && x.users[s.user]+n <= maxEstates*maxEstate
+// testator is who leaves something behind.
+type testator struct {
+	owner string
+	user  uint32
 }
 
-// add counts n more of a session, or less.
-func (x *estates) add(s *session, n int) {
+func (s *session) testator() testator { return testator{s.engine.key.owner, s.user} }
+
+// room says whether somebody may leave n more behind, where an owner may leave most.
+func (x *estates) room(who testator, n, most int) bool {
+	return x.owners[who.owner]+n <= most && x.users[who.user]+n <= maxEstates*most
+}
+
+// add counts n more of somebody, or less.
+func (x *estates) add(who testator, n int) {
 	if n == 0 {
 		return
 	}
-	owner := s.engine.key.owner
-	if x.owners[owner] += n; x.owners[owner] == 0 {
-		delete(x.owners, owner)
+	if x.owners[who.owner] += n; x.owners[who.owner] == 0 {
+		delete(x.owners, who.owner)
 	}
-	if x.users[s.user] += n; x.users[s.user] == 0 {
-		delete(x.users, s.user)
+	if x.users[who.user] += n; x.users[who.user] == 0 {
+		delete(x.users, who.user)
 	}
 }
 

@@ -135,7 +135,7 @@ func (m *Machine) endHome(h *home, status Status, cause, verdict Cause) {
 	m.tidyPlace(p)
 	if s.lingers == h {
 		s.lingers = nil
-		m.lingering.add(s, -1)
+		m.lingering.add(s.testator(), -1)
 		m.drained(s)
 	}
 }

@@ -14,7 +14,7 @@ func (h *home) stay(m *Machine, s *session, cause Cause) bool {
 	}
 	h.gone = &cause
 	s.lingers = h
-	m.lingering.add(s, 1)
+	m.lingering.add(s.testator(), 1)
 	m.arm(&h.over, h, wakeLinger, m.now+h.linger)
 	m.rematch(h)
 	return true

@@ -38,7 +38,7 @@ type Machine struct {
 	binds     map[engineKey]int    // number of ends of each engine
 	lingering estates              // number of homes that outlive their sessions
 	estates   estates              // of dead sessions
-	unheard   map[string]int       // number of pipes of each owner whose end nobody has heard
+	unheard   estates              // number of pipes whose end nobody has heard
 	bound     map[*bind]struct{}
 	seekers   map[Leg]*seeker // gets of other nodes
 	doubts    map[doubtName]*seeker
@@ -72,8 +72,8 @@ func New(cfg Config) *Machine {
 		places:    map[placeName]*place{},
 		binds:     map[engineKey]int{},
 		lingering: newEstates(),
+		unheard:   newEstates(),
 		estates:   newEstates(),
-		unheard:   map[string]int{},
 		bound:     map[*bind]struct{}{},
 		seekers:   map[Leg]*seeker{},
 		doubts:    map[doubtName]*seeker{},

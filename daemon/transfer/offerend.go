@@ -148,7 +148,7 @@ func (mb *member) account(o *op, s *session) (uint64, []layout.Run) {
 
 func (mb *member) freed(m *Machine, o *op) {
 	o.by.used[quotaOffers]--
-	m.estates.add(o.by, -mb.left)
+	m.estates.add(o.by.testator(), -mb.left)
 	mb.left = 0
 	mb.shrink()
 	m.bereave(mb)

@@ -19,13 +19,13 @@ func (mb *member) survives(m *Machine, s *session) bool {
 		return false
 	}
 	own, of := mb.estate(s)
-	if !m.estates.room(s, own+of) {
+	if !m.estates.room(s.testator(), own+of, maxEstate) {
 		m.log(infoLevel, "a finished offer ends with its engine: this user and cgroup, or user, has left too much behind", "engine", s.engine.key.name, "instance", s.engine.instance,
 			"rank", rankName(s), "key", short(mb.offer.key))
 		return false
 	}
 	mb.left, s.behind = mb.left+own, s.behind+of
-	m.estates.add(s, own+of)
+	m.estates.add(s.testator(), own+of)
 	return true
 }
 
@@ -111,7 +111,7 @@ func (m *Machine) bereave(mb *member) {
 		if i := slices.Index(s.orphans, mb.offer); i >= 0 {
 			s.orphans = slices.Delete(s.orphans, i, i+1)
 			if len(s.orphans) == 0 {
-				m.estates.add(s, -s.behind)
+				m.estates.add(s.testator(), -s.behind)
 				s.behind = 0
 			}
 			m.drained(s)

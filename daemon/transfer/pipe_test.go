@@ -594,4 +594,32 @@ func TestPipeUnheard(t *testing.T) {
 		e.is(e.get(4, e.open(4, &transfer.BindOp{Kind: transfer.BindRecv, Name: "b"}), 0, 0, 10), transfer.Failed, transfer.Closed, "was closed by its sender")
 		e.runs(e.get(5, e.open(5, &transfer.BindOp{Kind: transfer.BindRecv, Name: "c"}), 0, 0, 10))
 	})
+	t.Run("nor of a user of many owners than four times as many", func(t *testing.T) {
+		e := newEnds(t, func(c *transfer.Config) { c.MaxPipes, c.PipeLinger = 1, 2e9 })
+		names, id := "abcdef", transfer.SessionID(0)
+		ends := func(name rune, user uint32) {
+			id++
+			e.step(transfer.SessionOpened{Session: id, Engine: "e", Owner: "cgroup " + string(name), User: user, Role: transfer.Endpoint, Credits: 10})
+			e.isDone(e.submit(id, &transfer.SealOp{Target: e.submit(id, &transfer.BindOp{Kind: transfer.BindSend, Name: string(name), Capacity: 1})}))
+		}
+		for range 2 { // what is over does not count
+			for i, name := range names {
+				ends(name, uint32(i/5)) // the last is another user's
+			}
+			for i, name := range names {
+				id++
+				get := e.get(id, e.open(id, &transfer.BindOp{Kind: transfer.BindRecv, Name: string(name)}), 0, 0, 10)
+				if i == 4 {
+					e.runs(get)
+				} else {
+					e.is(get, transfer.Failed, transfer.Closed, "was closed by its sender")
+				}
+				e.step(transfer.SessionClosed{Session: id, Cause: transfer.Cause{Reason: transfer.Closed, Text: "closed"}})
+			}
+			for _, name := range names[:4] {
+				ends(name, 0)
+			}
+			e.pass(3e9)
+		}
+	})
 }

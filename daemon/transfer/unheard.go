@@ -7,22 +7,22 @@ package transfer
 // unheard is how a pipe ended that no receiver has met.
 type unheard struct {
 	place *place
-	owner string // of its sender
+	by    testator
 	token []byte
 	cause Cause
 	over  timer
 }
 
 // leaveWord notes how a home ends, if its receiver is still to come. An owner, who may name any number of engines, leaves
-// no more of these notes than one engine may have ends.
+// no more of these notes than one engine may have ends; a user, who may be any number of owners, four times as many.
 func (m *Machine) leaveWord(h *home, verdict Cause) {
-	owner := h.bind.by.engine.key.owner
-	if m.cfg.Broken.Unheard || h.place.buffer || h.met || h.items > 0 || !h.sealed && h.broken == nil || m.unheard[owner] >= m.cfg.MaxPipes {
+	by := h.bind.by.testator()
+	if m.cfg.Broken.Unheard || h.place.buffer || h.met || h.items > 0 || !h.sealed && h.broken == nil || !m.unheard.room(by, 1, m.cfg.MaxPipes) {
 		return
 	}
-	u := &unheard{place: h.place, owner: owner, token: h.token, cause: verdict}
+	u := &unheard{place: h.place, by: by, token: h.token, cause: verdict}
 	h.place.unheard = u
-	m.unheard[owner]++
+	m.unheard.add(by, 1)
 	m.arm(&u.over, u, wakeLinger, m.now+h.linger)
 }
 
@@ -34,9 +34,7 @@ func (m *Machine) forgetWord(p *place) {
 	}
 	p.unheard = nil
 	m.disarm(&u.over)
-	if m.unheard[u.owner]--; m.unheard[u.owner] == 0 {
-		delete(m.unheard, u.owner)
-	}
+	m.unheard.add(u.by, -1)
 }
 
 func (u *unheard) fire(m *Machine, _ wake) {
