@@ -24,8 +24,8 @@ const (
 const maxRecord = 4<<10 + 4*ring.MaxTokens + layout.MaxGroups*(ring.RecGroupSize+8) + layout.MaxIDs*8
 
 // Decode judges a submission and its record, which are private copies, and returns the operation asked for, nil for
-// NOP. A record of more than maxRecord bytes need not be given: it is refused unseen. The result shares no memory with rec. Errors are refusals. Whether ids are known and the operation makes sense
-// is for the machine to judge.
+// NOP. A record of more than maxRecord bytes need not be given: it is refused unseen. The result shares no memory with
+// rec. Errors are refusals. Whether ids are known and the operation makes sense is for the machine to judge.
 func Decode(e *ring.SQE, rec []byte, layerSlots uint32) (op transfer.Op, err error) {
 	again := e.Flags == ring.SQEAgain && (e.Op == ring.OpOffer || e.Op == ring.OpTake)
 	if e.Flags != 0 && !again || e.Reserved0 != 0 || e.Reserved1 != 0 || e.Reserved2 != 0 {
