@@ -7,6 +7,7 @@ import "fmt"
 type Holds struct {
 	layout            *Layout
 	domains           [][]*chunk
+	made              int // chunks
 	shared, exclusive int
 }
 
@@ -56,15 +57,17 @@ func (h *Holds) Release(lists []BlockList, exclusive bool) {
 func (h *Holds) Held() (shared, exclusive int) { return h.shared, h.exclusive }
 
 // Size returns how many counts the table has, each of 4 bytes.
-func (h *Holds) Size() (n int) {
-	for _, d := range h.domains {
-		for _, c := range d {
-			if c != nil {
-				n += len(c)
-			}
-		}
+func (h *Holds) Size() int { return h.made * chunkBlocks }
+
+// chunk returns the chunk of a block, which exists from then on.
+func (h *Holds) chunk(chunks []*chunk, id uint32) *chunk {
+	c := chunks[id>>chunkShift]
+	if c == nil {
+		c = new(chunk)
+		chunks[id>>chunkShift] = c
+		h.made++
 	}
-	return n
+	return c
 }
 
 // acquire returns the position of the first conflict, or -1.
@@ -79,7 +82,7 @@ func (h *Holds) acquire(b *BlockList, exclusive bool) int {
 		step, count = writing, &h.exclusive
 	}
 	if IsAdjacent(b.IDs) {
-		n := acquireRun(chunks, b.IDs[0], len(b.IDs), step)
+		n := h.acquireRun(chunks, b.IDs[0], len(b.IDs), step)
 		*count += n
 		if n < len(b.IDs) {
 			return n
@@ -90,12 +93,7 @@ func (h *Holds) acquire(b *BlockList, exclusive bool) int {
 		if id == NoBlock {
 			continue
 		}
-		c := chunks[id>>chunkShift]
-		if c == nil {
-			c = new(chunk)
-			chunks[id>>chunkShift] = c
-		}
-		n := &c[id&(chunkBlocks-1)]
+		n := &h.chunk(chunks, id)[id&(chunkBlocks-1)]
 		if *n < 0 || exclusive && *n != 0 {
 			return k
 		}

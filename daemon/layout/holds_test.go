@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 )
@@ -213,6 +214,50 @@ func TestHoldsOfOverlappingRuns(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestSizeOfHolds: it counts the parts of the table that exist, and does not look for them: it is asked for each offer of a session that died.
+func TestSizeOfHolds(t *testing.T) {
+	table := func(blocks uint64) *Holds {
+		l, err := New([]View{{
+			Region: 1, NumBlocks: blocks, BlockStride: 1, TokenStride: 1, HeadStride: 1, ContentBytes: 1, Kind: Paged, BlockSize: 1, Heads: 1, TotalHeads: 1, Part: "kv",
+		}}, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return NewHolds(l)
+	}
+	h := table(MaxBlocks)
+	for _, c := range []struct {
+		ids  []uint32
+		want int // chunks
+	}{
+		{[]uint32{0, 1}, 1}, {[]uint32{5, 3}, 1}, {[]uint32{NoBlock, 2 * chunkBlocks, 9 * chunkBlocks}, 3}, {Adjacent(chunkBlocks-1, 2*chunkBlocks), 4}, {Adjacent(2*chunkBlocks, 8), 4},
+	} {
+		lists := []BlockList{{NTokens: uint32(len(c.ids)), IDs: c.ids}}
+		if _, err := h.Acquire(lists, false); err != nil {
+			t.Fatal(err)
+		}
+		h.Release(lists, false)
+		if got := h.Size(); got != c.want*chunkBlocks {
+			t.Errorf("%d counts once %d blocks were held, want %d chunks", got, len(c.ids), c.want)
+		}
+	}
+	took := func(h *Holds) (least time.Duration) {
+		for run := range 10 {
+			start := time.Now()
+			for range 100 {
+				h.Size()
+			}
+			if d := time.Since(start); run == 0 || d < least {
+				least = d
+			}
+		}
+		return least
+	}
+	if one, many := took(table(1)), took(h); many > 50*max(one, time.Microsecond) {
+		t.Errorf("%v for a small table, and %v for the largest", one, many)
+	}
 }
 
 func step(exclusive bool) int32 {

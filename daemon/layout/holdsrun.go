@@ -42,15 +42,10 @@ func turn(counts []int32, from, to *lot) (n int) {
 }
 
 // acquireRun is acquire for n adjacent blocks. It returns how many it acquired.
-func acquireRun(chunks []*chunk, first uint32, n int, step int32) int {
+func (h *Holds) acquireRun(chunks []*chunk, first uint32, n int, step int32) int {
 	for done := 0; done < n; {
 		at := first + uint32(done)
-		c := chunks[at>>chunkShift]
-		if c == nil {
-			c = new(chunk)
-			chunks[at>>chunkShift] = c
-		}
-		part := c[at&(chunkBlocks-1):]
+		part := h.chunk(chunks, at)[at&(chunkBlocks-1):]
 		part = part[:min(len(part), n-done)]
 		for i := turn(part, &nobodys, oneHold(step)); i < len(part); i++ {
 			if part[i] < 0 || step == writing && part[i] != 0 {
