@@ -103,6 +103,7 @@ func (r *router) SessionDrained(id transfer.SessionID) {
 func (r *router) Granted(e transfer.Granted)                 { r.clients.Granted(e) }
 func (r *router) Rouse(e transfer.Rouse)                     { r.clients.Rouse(e) }
 func (r *router) SessionOrphaned(e transfer.SessionOrphaned) { r.clients.SessionOrphaned(e) }
+func (r *router) Brought(e transfer.Brought)                 { r.clients.Brought(e) }
 func (r *router) LayerReady(e transfer.LayerReady)           { r.clients.LayerReady(e) }
 func (r *router) WatchProgress(e transfer.WatchProgress)     { r.clients.WatchProgress(e) }
 func (r *router) RegionDrained(e transfer.RegionDrained)     { r.clients.RegionDrained(e) }

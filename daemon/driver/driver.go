@@ -27,6 +27,7 @@ type Sessions interface {
 	WatchProgress(transfer.WatchProgress)
 	EndSession(transfer.EndSession)
 	SessionOrphaned(transfer.SessionOrphaned)
+	Brought(transfer.Brought)
 	SessionDrained(transfer.SessionID)
 	RegionDrained(transfer.RegionDrained)
 	// Resolve returns the bytes of a run in a session's region. ok is false when the region is gone or too small. The

@@ -28,6 +28,8 @@ func (d *Driver) execute(e transfer.Effect) (long bool) {
 		d.cfg.Sessions.EndSession(e)
 	case transfer.SessionOrphaned:
 		d.cfg.Sessions.SessionOrphaned(e)
+	case transfer.Brought:
+		d.cfg.Sessions.Brought(e)
 	case transfer.SessionDrained:
 		d.cfg.Sessions.SessionDrained(e.Session)
 	case transfer.RegionDrained:

@@ -35,6 +35,7 @@ func (c *clients) WatchProgress(transfer.WatchProgress)     {}
 func (c *clients) EndSession(e transfer.EndSession)         { c.ended = append(c.ended, e) }
 func (c *clients) SessionDrained(transfer.SessionID)        {}
 func (c *clients) SessionOrphaned(transfer.SessionOrphaned) {}
+func (c *clients) Brought(transfer.Brought)                 {}
 func (c *clients) RegionDrained(transfer.RegionDrained)     {}
 func (c *clients) Resolve(s transfer.SessionID, r plan.Run) ([]byte, bool) {
 	c.mu.Lock()

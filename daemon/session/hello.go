@@ -232,7 +232,6 @@ func (v *Server) admit(s *session, h *ring.Hello) error {
 	if s.who.Role != transfer.Endpoint { // ends of pipes do not come back
 		k = v.state.put(s, was, v.engines.Past(s.who.engine()))
 	}
-	s.brings = k.Resumed && s.who.Role == transfer.Scheduler
 	if s.who.Role == transfer.Worker && !k.Resumed {
 		v.outdate(&s.who)
 	}

@@ -248,10 +248,6 @@ func (s *session) submit(e *ring.SQE) (did outcome, err error) {
 		s.collect(s.srv.cfg.Queue) // first, so that the machine does not refuse for want of credits that were given back
 	}
 	s.mu.Unlock()
-	if s.brings && isNew(op) {
-		s.brings = false
-		s.srv.state.brought(s.id)
-	}
 	s.outdated.mu.Lock() // until it is queued: the machine hears of a worker that comes now only after it
 	if s.outdated.has(s.sq.Head()) {
 		transfer.OfBefore(op)
@@ -279,18 +275,6 @@ func (s *session) copyRecord(e *ring.SQE) (rec []byte, err error) {
 		s.record = nil // large ones are rare
 	}
 	return rec, nil
-}
-
-// isNew reports whether a client says of an operation on blocks that it had not submitted it before the session came back. It
-// says so of none before it has brought along all others.
-func isNew(op transfer.Op) bool {
-	switch op := op.(type) {
-	case *transfer.OfferOp:
-		return !op.Again
-	case *transfer.TakeOp:
-		return !op.Again && !op.Restarted
-	}
-	return false
 }
 
 // scarce reports whether the machine may soon lack credits that the client has already given back; an operation takes

@@ -454,18 +454,18 @@ func TestMemoryThatWasGivenUpIsRemembered(t *testing.T) {
 			}
 		}
 		says("at the next daemon", named)
-		asks := func(op transfer.Op) {
+		brings := func(all bool) {
 			t.Helper()
-			_, err := scheduler.Submit(op)
-			noErr(t, err)
-			wait[transfer.Submit](n, nil)
+			if all {
+				n.Brought(transfer.Brought{Session: transfer.SessionID(scheduler.Welcome.Session)})
+			}
 			n.dial(worker(fmt.Sprint("other", l.epoch), "i", 0)) // the file is written
 			l.kill(n)
 			n = l.start(nil)
 		}
-		asks(&transfer.OfferOp{Key: []byte("k"), Token: make([]byte, 16), Again: true})
+		brings(false)
 		says("while it may bring more along,", named)
-		asks(&transfer.OfferOp{Key: []byte("k"), Token: make([]byte, 16)})
+		brings(true)
 		says("once it has brought all,", false)
 	}
 }
@@ -480,11 +480,14 @@ func TestMemoryThatIsGivenUpWhileASchedulerBringsAlong(t *testing.T) {
 		scheduler, rank := n.dial(o), n.dial(worker("e", "i", 0))
 		l.kill(n)
 		n = l.start(nil)
-		asks := func(again bool) {
+		brings := func(all bool) {
 			t.Helper()
-			_, err := scheduler.Submit(&transfer.OfferOp{Key: []byte("k"), Token: make([]byte, 16), Again: again})
+			_, err := scheduler.Submit(&transfer.OfferOp{Key: []byte("k"), Token: make([]byte, 16), Again: !all})
 			noErr(t, err)
 			wait[transfer.Submit](n, nil)
+			if all {
+				n.Brought(transfer.Brought{Session: transfer.SessionID(scheduler.Welcome.Session)})
+			}
 		}
 		comes := func(when string, changed bool) {
 			t.Helper()
@@ -505,17 +508,17 @@ func TestMemoryThatIsGivenUpWhileASchedulerBringsAlong(t *testing.T) {
 		}
 		scheduler = n.dial(again(o, scheduler))
 		if begun {
-			asks(true)
+			brings(false)
 		}
 		givesUp()
 		comes("while it may bring more along,", true)
 
 		givesUp()
-		asks(false)
+		brings(true)
 		n.dial(worker(fmt.Sprint("other", l.epoch), "i", 0)) // the file is written
 		comes("once it has brought all,", false)
 
-		asks(false)
+		brings(true)
 		givesUp()
 		comes("if it had brought all before,", false)
 	}

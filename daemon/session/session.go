@@ -48,7 +48,6 @@ type session struct {
 	sq      *ring.Submissions
 	record  []byte // scratch
 	stopped bool   // nothing is taken in any more
-	brings  bool   // a scheduler's that may still bring along what it had submitted to an earlier daemon
 
 	outdated outdated // submissions about earlier processes
 

@@ -66,10 +66,10 @@ func (st *state) gaveUp(who *identity) {
 	})
 }
 
-// brought notes that a scheduler has brought along all that it had submitted before. The next save is soon enough: until
+// Brought notes that a scheduler has brought along all that it had submitted before. The next save is soon enough: until
 // then it only seems not to have.
-func (st *state) brought(id transfer.SessionID) {
-	st.change(func(r *roster.Roster) bool { return r.Brought(id) })
+func (v *Server) Brought(e transfer.Brought) {
+	v.state.change(func(r *roster.Roster) bool { return r.Brought(e.Session) })
 }
 
 // hasLayout notes that the session has a layout, and so will bring one when it comes back.

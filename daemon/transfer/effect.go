@@ -71,6 +71,10 @@ type SessionOrphaned struct {
 	Keep    [][]layout.BlockList
 }
 
+// Brought says that a scheduler which came back has nothing more of before: it has submitted something new, and all that it
+// had brought along is begun or refused.
+type Brought struct{ Session SessionID }
+
 // SessionDrained and RegionDrained say that nothing touches that memory any more.
 type SessionDrained struct{ Session SessionID }
 type RegionDrained struct {
@@ -157,6 +161,7 @@ func (LayerReady) effect()      {}
 func (WatchProgress) effect()   {}
 func (EndSession) effect()      {}
 func (SessionOrphaned) effect() {}
+func (Brought) effect()         {}
 func (SessionDrained) effect()  {}
 func (RegionDrained) effect()   {}
 func (Dial) effect()            {}

@@ -1,6 +1,7 @@
 package transfer_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/kvpipe/kvpipe/daemon/transfer"
@@ -178,6 +179,56 @@ func TestWhatASchedulerBringsAlongIsNotAboutMemoryThatWasGivenUp(t *testing.T) {
 			}
 			e.runs(e.offer(scheduler, "new", 2, 1))
 		})
+	}
+}
+
+// TestASchedulerHasBroughtAll once something new of it is judged: what waits for its ranks is not, nor what a daemon that is about to end leaves to
+// the next one. So that one may be sent it again, and has to know that it may be about memory that was given up.
+func TestASchedulerHasBroughtAll(t *testing.T) {
+	const scheduler, worker, late = 1, 2, 3
+	for _, resumed := range []bool{true, false} {
+		for _, stops := range []bool{false, true} {
+			m := transfer.New(transfer.Config{Node: "a", Random: func() uint64 { return 1 }})
+			var said int
+			step := func(ev transfer.Event) {
+				for _, e := range m.Step(1, ev) {
+					if b, ok := e.(transfer.Brought); ok {
+						if said++; b.Session != scheduler {
+							t.Errorf("session %d has brought all", b.Session)
+						}
+					}
+				}
+			}
+			user := uint64(0)
+			submits := func(s transfer.SessionID, again bool, want int) {
+				t.Helper()
+				user++
+				step(transfer.Submit{Session: s, UserData: user, Op: &transfer.OfferOp{Key: fmt.Append(nil, user), Token: anyToken, Again: again, Blocks: someBlocks(uint32(user), 1)}})
+				if said != want {
+					t.Errorf("resumed %v, the daemon ends %v: after submission %d it was said %d times, want %d", resumed, stops, user, said, want)
+				}
+			}
+			ranks := func(id transfer.SessionID, rank uint32) {
+				step(transfer.SessionOpened{Session: id, Engine: "e", Instance: "i", Role: transfer.Worker, Rank: rank, TPWorld: 2, Credits: 1000, Resumed: true})
+				step(transfer.LayoutSet{Session: id, Layout: oneRank(t)})
+			}
+			step(transfer.Awaited{For: 60 * transfer.Second, Sessions: []transfer.AwaitedSession{
+				{Engine: "e", Instance: "i", Role: transfer.Worker, Rank: 0, Layout: true}, {Engine: "e", Instance: "i", Role: transfer.Worker, Rank: 1, Layout: true}}})
+			ranks(worker, 0)
+			step(transfer.SessionOpened{Session: scheduler, Engine: "e", Instance: "i", Role: transfer.Scheduler, Rank: transfer.NoRank, Credits: 1000, Resumed: resumed})
+			submits(scheduler, true, 0)
+			submits(scheduler, false, 0)
+			if stops {
+				step(transfer.Drain{Stop: true})
+				ranks(late, 1)
+				submits(scheduler, false, 0)
+				continue
+			}
+			once := map[bool]int{true: 1}[resumed]
+			ranks(late, 1) // and both begin
+			submits(scheduler, false, once)
+			submits(worker, false, once)
+		}
 	}
 }
 

@@ -150,6 +150,24 @@ func (m *Machine) outdated(s *session, op Op) Cause {
 	return Cause{}
 }
 
+// brings says, once, that a scheduler which came back has brought along all that it had. Its client says of no operation
+// that it is new before that. It may have to bring some along to the next daemon, too: what waits here, and what this one,
+// which is about to end, leaves to that.
+func (m *Machine) brings(s *session, op Op) {
+	if !s.resumed || s.role != Scheduler || s.brought || s.delayed.n > 0 || m.stopping || m.frozen {
+		return
+	}
+	switch in := op.(type) {
+	case *OfferOp:
+		s.brought = !in.Again
+	case *TakeOp:
+		s.brought = !in.Again && !in.Restarted
+	}
+	if s.brought {
+		m.emit(Brought{Session: s.id})
+	}
+}
+
 // left handles a session that is over. As a rule nobody else comes in its place. But a session whose process lives, and
 // that only lost its connection, comes again: it had said HELLO while nobody was there to answer, and gave up. A
 // session that was told to go does not come again.

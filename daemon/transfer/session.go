@@ -31,6 +31,7 @@ type session struct {
 	used     [numQuotas]int
 	delayed  delayedSubmits
 	resumed  bool              // its client had it before, and has proved that
+	brought  bool              // a scheduler's that came back: it has said that it has brought all along
 	changed  bool              // a scheduler's: what it submitted earlier may be about other ranks
 	awaited  *AwaitedSession   // what it was awaited as after a restart
 	lingers  *home             // the home that outlives it

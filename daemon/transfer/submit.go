@@ -36,6 +36,7 @@ func (m *Machine) submit(sub *Submit) {
 		m.refuse(s, sub, cause)
 		return
 	}
+	m.brings(s, sub.Op)
 	if s.ops[sub.UserData] != nil {
 		m.refuse(s, sub, because(Invalid, "user_data %#x names an operation that is not released yet; use another one", sub.UserData))
 		return

@@ -44,7 +44,7 @@ type Session struct {
 
 	before   bool     // a session of the daemon before that is not back yet
 	resumed  bool     // continues an earlier session, with its submissions
-	brought  bool     // has submitted something new since: it brings no more of them
+	brought  bool     // brings no more of them
 	client   Client   // nil while before is set
 	formerly *Session // the session that it continues, if that was awaited
 }
@@ -155,8 +155,8 @@ func (r *Roster) GaveUp(who *Session) (changed bool) {
 	})
 }
 
-// Brought must be called once a scheduler that continues an earlier session has submitted something new, before the
-// machine is given that. What it brought along came before. Brought says whether it had been marked.
+// Brought must be called once a scheduler that continues an earlier session has brought along all that it had, and the
+// machine has judged that. Brought says whether it had been marked.
 func (r *Roster) Brought(id transfer.SessionID) bool {
 	s, ok := r.all[id]
 	if !ok {

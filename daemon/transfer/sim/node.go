@@ -150,6 +150,8 @@ func (n *Node) execute(e transfer.Effect) {
 		n.session(e.Session).told(e.Cause)
 	case transfer.SessionOrphaned:
 		n.session(e.Session).orphaned(e)
+	case transfer.Brought:
+		n.roster.Brought(e.Session)
 	case transfer.SessionDrained:
 		n.drained(e.Session)
 	case transfer.RegionDrained:

@@ -40,25 +40,11 @@ func (o *Op) read(before bool) {
 		}
 	}
 	o.passedOn = s.node.stopping
-	if isNew(o.in) {
-		s.node.roster.Brought(s.id)
-	}
 	s.node.step(transfer.Submit{Session: s.id, UserData: o.user, Tag: o.tag, Op: given(o.in)})
 	o.checkEarly()
 	if o.accepted() > held {
 		c.fail("op %d (%s): a conflicting hold was granted over blocks of %s", o.tag, o.kind, o.holder)
 	}
-}
-
-// isNew is what daemon/session asks of a submission.
-func isNew(in transfer.Op) bool {
-	switch in := in.(type) {
-	case *transfer.OfferOp:
-		return !in.Again
-	case *transfer.TakeOp:
-		return !in.Again && !in.Restarted
-	}
-	return false
 }
 
 // undoes says whether the operation ends another one, which it does at once.
