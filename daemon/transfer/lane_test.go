@@ -329,6 +329,58 @@ func TestTinyPiecesOfOneEngineAfterTheOther(t *testing.T) {
 	}
 }
 
+// TestUsersShareByWeight, and engines what their user has, whatever pieces and slices the engines of each have.
+func TestUsersShareByWeight(t *testing.T) {
+	const first, turn = transfer.SessionID(10), 1 << 20
+	weight := func(l load) uint64 {
+		pieces := uint64(1)
+		if l.piece > 0 {
+			pieces = l.bytes / l.piece
+		}
+		return max(l.bytes, pieces*128, 64<<10)
+	}
+	users := [][]load{ // of engines
+		{{1, 20, 1 << 20, 1}, {1, 2000, 1 << 20, 0}, {20, 1000, 64 << 10, 0}},
+		{{1, 5000, 1 << 20, 0}},
+		{{4, 1000, 300 << 10, 0}, {1, 2000, 1 << 20, 16}},
+	}
+	loads, user := map[string]load{}, map[string]int{}
+	y := newYardOf(t, 32<<20, loads) // or who is first fills it
+	id := first
+	for u, engines := range users {
+		for i, l := range engines {
+			name := fmt.Sprint("user ", u, " engine ", i)
+			y.engine[id], loads[name], user[name] = name, l, u
+			y.m.Step(1, transfer.SessionOpened{Session: id, Engine: name, User: uint32(u), Role: transfer.Worker, Credits: 10000})
+			y.m.Step(1, transfer.LayoutSet{Session: id, Layout: oneRank(t)})
+			id++
+		}
+	}
+	for s := first; s < id; s++ {
+		y.begin(s, decode)
+	}
+	had, of := map[string]uint64{}, map[int]uint64{}
+	for range 9000 {
+		y.landOne()
+	}
+	most := uint64(0) // of one slice
+	for _, name := range y.posted {
+		w := weight(loads[name])
+		had[name], of[user[name]], most = had[name]+w, of[user[name]]+w, max(most, w)
+	}
+	for u, engines := range users {
+		if of[u]+most+8*turn < of[1] || of[u] > of[1]+most+8*turn {
+			t.Errorf("user %d had %d bytes, and user 1 %d", u, of[u], of[1])
+		}
+		for i := range engines {
+			name := fmt.Sprint("user ", u, " engine ", i)
+			if share := of[u] / uint64(len(engines)); had[name]+most+8*turn < share || had[name] > share+most+8*turn {
+				t.Errorf("%s had %d bytes of its user's %d", name, had[name], of[u])
+			}
+		}
+	}
+}
+
 // TestDeafConsumer: one that never collects its completions takes as much as it has room to be told of, and that is all that others
 // notice of it: from then on every slice that is posted is theirs.
 func TestDeafConsumer(t *testing.T) {
