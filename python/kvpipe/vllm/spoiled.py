@@ -19,13 +19,20 @@ class _Young(NamedTuple):
         return self._replace(steps=self.steps - 1, table=now if now[:len(self.table)] == self.table else self.table)
 
 
+class _Trusting(NamedTuple):
+    """What a request trusts."""
+
+    first: int  # the number of the first bad block in its table
+    table: Sequence[int]  # in the step before; it may have lost it since, and vLLM has had blocks of it found meanwhile
+
+
 class Spoiled:
     """Called by the engine's thread alone. block_size: of the engine's one group of layers; with several, vLLM is told of no blocks.
     flight: how many steps begin before vLLM hears of the first of them."""
 
     def __init__(self, block_size: int, flight: int) -> None:
         self._block_size, self._flight = block_size, flight
-        self._from: Dict[str, int] = {}  # request that trusts them -> the number of the first of them in its table
+        self._from: Dict[str, _Trusting] = {}  # requests that trust them
         self._young: List[_Young] = []
         self._tables: Any = None  # request -> its block tables; before vLLM 0.32 unknown
         self._evict: Any = None  # keeps other requests from finding blocks any more
@@ -50,17 +57,17 @@ class Spoiled:
             if first is not None:
                 wrong |= _behind(table, first)
                 if first * self._block_size < request.num_computed_tokens:
-                    self._from[name] = min(first, self._from.get(name, first))
+                    self._trusts(name, first)
         self._evict(wrong)
 
     def allocated(self, request: str) -> None:
         """The request has blocks, and has perhaps found what those that trust bad ones have computed since the step before."""
-        if self._flight > 1 and self._tables is not None:
+        if self._tables is not None:
             self._young.append(_Young(request, self._flight + 1, []))
         if self._from:
             first = _first(self._tables(request)[0], self._trusted())
-            if first is not None:
-                self._from.setdefault(request, first)
+            if first is not None and request not in self._from:
+                self._trusts(request, first)
 
     def step(self) -> None:
         """A step is about to run. What those that trust bad blocks compute in it is found by nobody either."""
@@ -68,14 +75,26 @@ class Spoiled:
             self._young = [young.older(self._tables(young.request)[0]) for young in self._young if young.steps > 1]
         if self._from:
             self._evict(self._trusted())
+            self._from = {name: trusting._replace(table=self._tables(name)[0]) for name, trusting in self._from.items()}
 
     def over(self, request: str) -> bool:
-        """The request is finished. Returns whether it trusted bad blocks."""
-        return self._from.pop(request, None) is not None
+        """The request is finished, and still has its blocks. Returns whether it trusted bad ones. vLLM may have had the last of what it has
+        computed found since the step."""
+        trusting = self._from.pop(request, None)
+        if trusting is not None:
+            self._evict(self._bad_of(request, trusting))
+        return trusting is not None
+
+    def _trusts(self, request: str, first: int) -> None:
+        known = self._from.get(request, _Trusting(first, ()))
+        self._from[request] = known._replace(first=min(first, known.first))
+
+    def _bad_of(self, request: str, trusting: _Trusting) -> Set[int]:
+        return _behind(self._tables(request)[0], trusting.first) | _behind(trusting.table, trusting.first)
 
     def _trusted(self) -> Set[int]:
         """What is bad of all that trust bad blocks."""
-        return set().union(*(_behind(self._tables(name)[0], first) for name, first in self._from.items()))
+        return set().union(*(self._bad_of(name, trusting) for name, trusting in self._from.items()))
 
 
 def _first(table: Sequence[int], bad: Collection[int]) -> Optional[int]:

@@ -8,7 +8,7 @@ import models
 import numpy
 import places
 from engine import SLOTS, Engine, wait
-from text import VOCABULARY
+from text import VOCABULARY, Text
 
 ASK = {"do_remote_decode": True, "do_remote_prefill": False}
 #: what is in blocks that were not loaded, and what is computed on that
@@ -117,3 +117,58 @@ SEEDS = [0, 1, 2, 14], [12, 28], [215]
 def test_nothing_is_offered_that_was_computed_on_what_was_not_there(near):
     offered, wrong = zip(*(run(seed, near.socket) for seeds in SEEDS for seed in seeds))
     assert sum(offered) > 10 and sum(wrong) > 10, "else this says nothing"
+
+
+class Believing(Beside):
+    """Whoever has computed on what was not there goes on as if it had been."""
+
+    def _write(self, request_id, start, stop):
+        super()._write(request_id, start, stop)
+        self._wrong.pop(request_id, None)
+
+    def all_of(self, *requests):
+        """What they are answered, one after the other."""
+        for name, prompt, most in requests:
+            self.add(name, prompt, most, dict(ASK))
+            while name not in self.ends:
+                self.step()
+        return [self.answers[name] for name, _, _ in requests]
+
+
+def believing(near, name, batches):
+    return contextlib.closing(Believing(random.Random(0), models.opt(places.MADE / "facebook/opt-125m"), near.socket, name, blocks=60, budget=256,
+                                        batches=batches))
+
+
+def long_winded(tokens, answer):
+    """A prompt that is answered at such length."""
+    return next(p for p in (list(range(k, k + tokens)) for k in range(2, 200)) if len(Text(p).answer(answer)) == answer)
+
+
+def test_nor_of_what_was_computed_in_the_step_in_which_its_request_was_aborted(near):
+    """vLLM ends whoever is not wanted any more before it looks at what the step says of them. Others find that, as soon as one of them has
+    computed what lies before it."""
+    prompt = long_winded(121, 1)
+    with believing(near, "aborted in a step", 1) as engine:
+        engine.loads("r", 64, True)
+        engine.add("r", prompt, 3, dict(ASK))
+        output = engine.scheduler.schedule()
+        result = engine._execute(output)
+        engine.abort("r")
+        engine._update(output, result)
+        assert engine.all_of(("computes", prompt, 1), ("finds", prompt, 1)) == [Text(prompt).answer(1)] * 2
+        assert engine.params["finds"] and engine.wrong == 1
+
+
+def test_nor_of_what_one_that_had_found_them_computed_last(near):
+    """With asynchronous scheduling vLLM has that found in the moment in which the request ends."""
+    prompt = long_winded(121, 8)
+    answer = Text(prompt).answer(8)
+    with believing(near, "computed last", 2) as engine:
+        engine.loads("r", 64, True)
+        engine.add("r", prompt, 1, dict(ASK))
+        engine.step()
+        assert engine.all_of(("believes", prompt, 8), ("computes", prompt, 8)) == [answer] * 2
+        assert engine.wrong > 2 and not engine.params["believes"] and engine.params["computes"]
+        engine.all_of(("finds", prompt + answer + [3], 1))
+        assert engine.params["finds"]
