@@ -24,6 +24,14 @@ void fake_await_submissions(struct fake *f, unsigned int n)
 	await(f, &f->submissions, n, NULL);
 }
 
+unsigned int fake_submissions(struct fake *f)
+{
+	lock(f);
+	unsigned int n = f->submissions;
+	unlock(f);
+	return n;
+}
+
 void fake_await_requests(struct fake *f, uint16_t type, unsigned int n)
 {
 	await(f, &f->requests[type % TYPES], n, NULL);

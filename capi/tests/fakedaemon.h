@@ -69,6 +69,7 @@ void fake_dull(struct fake *f, bool dull);    /* the next sessions have a comple
 void fake_resize(struct fake *f, const struct fake_conf *sizes);        /* of all rings of the next sessions; 0: the default */
 void fake_restart_regions(struct fake *f, uint64_t next);             /* the id that the next REGISTER gets */
 unsigned int fake_sessions(struct fake *f);                           /* how many were opened so far */
+unsigned int fake_submissions(struct fake *f);                        /* how many were handled so far */
 void fake_set_submission(struct fake *f, void (*submission)(struct fake *f, const struct kvpipe_sqe *e, const uint8_t *record));
 void fake_layer(struct fake *f, uint32_t slot, uint64_t user_data, uint32_t ready);
 void fake_set_progress_wait(struct fake *f, uint64_t value);

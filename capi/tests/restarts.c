@@ -85,6 +85,14 @@ void await_seen(unsigned int n)
 	pthread_mutex_unlock(&world.lock);
 }
 
+unsigned int count_seen(void)
+{
+	pthread_mutex_lock(&world.lock);
+	unsigned int n = world.n;
+	pthread_mutex_unlock(&world.lock);
+	return n;
+}
+
 struct seen seen(unsigned int i)
 {
 	pthread_mutex_lock(&world.lock);

@@ -37,6 +37,7 @@ void note(struct fake *f, const struct kvpipe_sqe *e, const uint8_t *record); /*
 
 struct fake *first_daemon(void);       /* the first daemon of a test, in a new world */
 void await_seen(unsigned int n);       /* until n submissions came */
+unsigned int count_seen(void);         /* how many came */
 struct seen seen(unsigned int i);      /* the i-th */
 kvpipe_op_t take_key(kvpipe_t *kv, const char *key, int64_t timeout_ns);
 kvpipe_op_t offer_key(kvpipe_t *kv, const char *key, int64_t lease_ns);

@@ -476,29 +476,41 @@ static void *open_sender(void *arg)
 {
 	struct kvpipe_pipe_opts o = KVPIPE_OPTS(kvpipe_pipe_opts, .name = "p", .end = KVPIPE_SEND);
 
-	*(int *)arg = kvpipe_pipe_open(kv, &o, &tx);
+	__atomic_store_n((int *)arg, kvpipe_pipe_open(kv, &o, &tx), __ATOMIC_RELEASE);
 	return NULL;
 }
 
-/* A daemon that ends before it answered is followed by one that is asked again. One that only hangs up, again, is not. */
+#define OPENING 1 /* instead of how it ended */
+
+/* A daemon that ends before it answered is followed by one that is asked again. One that only hangs up, again, is not. A machine that is too
+ * busy for that in the time that an end has to open tries again. */
 static void opened_again(void)
 {
 	pthread_t opener;
-	int err;
 
-	for (unsigned int rounds = 1; rounds <= 2; rounds++) {
+	for (unsigned int rounds = 1, tries = 0; rounds <= 2; rounds++) {
+		int err = OPENING, want = rounds == 1 ? 0 : -KVPIPE_E_RESTARTED;
 		x = exchange_start(2);
 		kv = exchange_session(x);
 		exchange_next(x, kv, 0);
 		exchange_mute(x, rounds);
+		int64_t begun = kv_now();
 		CHECK(pthread_create(&opener, NULL, open_sender, &err) == 0);
-		for (unsigned int i = 1; i <= rounds; i++) {
-			fake_await_submissions(exchange_fake(x, 0), 2 * i); /* BIND, and what asks whether it was seen */
+		for (unsigned int i = 1; i <= rounds && __atomic_load_n(&err, __ATOMIC_ACQUIRE) == OPENING; i++) {
+			/* BIND, and what asks whether it was seen */
+			while (fake_submissions(exchange_fake(x, 0)) < 2 * i && __atomic_load_n(&err, __ATOMIC_ACQUIRE) == OPENING)
+				poll(NULL, 0, 1);
 			fake_hang_up(exchange_fake(x, 0));
 		}
 		CHECK(pthread_join(opener, NULL) == 0);
+		if (err != want && kv_now() - begun >= KV_CALL_NS && ++tries < 20) {
+			kvpipe_close(kv);
+			exchange_stop(x);
+			rounds--;
+			continue;
+		}
+		CHECK_INT(err, want);
 		CHECK_INT(fake_sessions(exchange_fake(x, 0)), 2);
-		CHECK_INT(err, rounds == 1 ? 0 : -KVPIPE_E_RESTARTED);
 		if (rounds == 1) {
 			exchange_mute(x, 0);
 			exchange_next(x, kv, 1);
