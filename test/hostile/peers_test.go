@@ -172,6 +172,7 @@ func raves(id *pki.Identity) attack {
 		if tcp == nil {
 			return
 		}
+		_ = tcp.SetDeadline(time.Now().Add(cluster.Patience)) // a hello is answered, or hung up on
 		cfg := id.Config("kvpipe/1")
 		conn := tls.Client(tcp, cfg)
 		defer func() { _ = conn.Close() }()
@@ -188,9 +189,13 @@ func raves(id *pki.Identity) attack {
 			return
 		}
 		answer, err := receive(conn)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("a hello is not answered: %v", hello)
+		}
 		if err != nil || answer.GetHello() == nil {
 			return
 		}
+		_ = tcp.SetDeadline(time.Now().Add(attention))
 		epoch := answer.GetHello().GetEpoch()
 		for range 1 + r.IntN(40) {
 			if r.IntN(12) == 0 {

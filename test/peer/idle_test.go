@@ -13,7 +13,7 @@ func TestAHandOverThatWaitsKeepsItsChannel(t *testing.T) {
 	c := cluster.New(t)
 	b, idle := c.Node("b").Start(), c.Node("idle").Start()
 	a := c.Node("a", b, idle)
-	a.Beats, a.Idle = "200ms", "10ms"
+	a.Idle = "10ms"
 	a.Configure("")
 	a.Start()
 	consumer, producer := join(a, "decode"), join(b, "prefill")
