@@ -104,7 +104,7 @@ func TestASenderIsNotHeldUpForLong(t *testing.T) {
 	if err := sys.Control(at.tcp, func(fd int) error { return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, 1) }); err != nil {
 		t.Fatal(err)
 	}
-	rescue := time.AfterFunc(10*time.Second, func() {
+	rescue := time.AfterFunc(patience, func() {
 		t.Error("a Send waits for a peer that does not read")
 		at.tcp.Close()
 	})
@@ -276,7 +276,7 @@ func TestManySmallMessagesHoldNobodyUp(t *testing.T) {
 	}()
 	select {
 	case <-sent:
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Error("a Send waits for a peer that acknowledges nothing")
 		_ = at.tcp.Close()
 		<-sent
