@@ -3,6 +3,7 @@ package session_test
 import (
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/kvpipe/kvpipe/daemon/ring"
 	"github.com/kvpipe/kvpipe/daemon/session"
@@ -76,5 +77,20 @@ func TestATurnEndsWithARefusal(t *testing.T) {
 		if done, err := c.Wait(); err != nil || transfer.Reason(done.Reason) != transfer.Invalid {
 			t.Fatalf("%+v, %v", done, err)
 		}
+	}
+}
+
+// TestWhoComesWhileThePollerIsAwake is read by it at once, before anything else tells the poller of what it brings.
+func TestWhoComesWhileThePollerIsAwake(t *testing.T) {
+	n := start(t, func(c *session.Config) { c.PollMode, c.Spin = "busy", time.Hour })
+	first := n.dial(sessiontest.Options{Engine: "first"})
+	eventually(t, func() bool { return !first.Rings.Asleep() }, "asleep: %v", first.Rings.Asleep)
+	for range 100 {
+		c := n.dial(sessiontest.Options{})
+		user, err := c.Submit(&transfer.OfferOp{Key: []byte("k"), Token: token, Consumers: 1, Lease: 1e9})
+		noErr(t, err)
+		_, _, err = c.WaitFor(user)
+		noErr(t, err)
+		noErr(t, c.Close())
 	}
 }
