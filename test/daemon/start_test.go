@@ -2,7 +2,9 @@ package daemon
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -120,7 +122,8 @@ func TestPortsOfOthers(t *testing.T) {
 	dir := tempDir(t)
 	var busy []net.Listener
 	for range 2 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		// At an address that nobody else uses: at 127.0.0.1 the system may give the port to a connection once it is free.
+		l, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254)))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -58,8 +58,8 @@ class Served(instance.Instance):
 def refused(fleet, kv, *more):
     """The log of an instance that does not start."""
     one = instance.Instance(fleet.zygote, "refused", kv=kv, more=more)
-    one.started.wait(120)
-    one.reader.join(120)
+    one.started.wait(600)
+    one.reader.join(0 if one.up else 600)
     up, text = one.up, one.text()
     one.kill()
     assert not up, "it started"
