@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"strings"
 	"syscall"
 	"testing"
 
@@ -82,7 +83,9 @@ func TestAPeerThatStaysDownIsNamed(t *testing.T) {
 	b := c.Node("b")
 	a := c.Node("a", b).Start()
 	e := join(a, "decode")
-	user, err := e.Submit(&transfer.TakeOp{Key: []byte("k"), Token: token, Peer: "b", TakeID: 1, Parts: 1, LayerSlot: transfer.NoSlot, Timeout: 2e9, Blocks: list(1, 1)})
+	e.submitTake("another", "b")
+	cluster.Eventually(t, "a has dialed b", func() bool { return strings.Contains(a.Peer("b").Problem, "refused") })
+	user, err := e.Submit(&transfer.TakeOp{Key: []byte("k"), Token: token, Peer: "b", TakeID: 2, Parts: 1, LayerSlot: transfer.NoSlot, Timeout: 2e9, Blocks: list(1, 1)})
 	if err != nil {
 		t.Fatal(err)
 	}
