@@ -146,7 +146,7 @@ def test_a_demo_that_is_ended_while_a_daemon_starts_leaves_nothing(tmp_path):
         assert pid, "the demo has started no daemon"
         demo.terminate()
         try:
-            said = demo.communicate(timeout=30)[0]  # which its daemon has inherited
+            said = demo.communicate(timeout=100)[0]  # which its daemon has inherited
         except subprocess.TimeoutExpired:
             os.kill(pid, signal.SIGKILL)
             raise AssertionError("the demo is over, its daemon is not") from None
