@@ -31,9 +31,10 @@ class Script:
     """One that runs, with ports, sockets and files of its own."""
 
     def __init__(self, name, home, **env):
-        first = instance.free_port()
+        decode = range(200, 200 + int(env.get("DECODE", 1)))
+        first = instance.free_port(50, 51, 100, *decode)  # 50 and 51: the daemons of two nodes
         self.proxy, self.prefill = Behind(first), Behind(first + 100)
-        self.decode = [Behind(first + 200 + n) for n in range(int(env.get("DECODE", 1)))]
+        self.decode = [Behind(first + n) for n in decode]
         self.lines, self.ready = [], threading.Event()
         path = os.pathsep.join((str(models.ROOT / "build/bin"), str(pathlib.Path(sys.executable).parent), os.environ["PATH"]))
         self.process = subprocess.Popen(

@@ -65,6 +65,16 @@ def test_no_free_port_is_an_error(monkeypatch):
         instance.free_port()
 
 
+def test_ports_that_go_together_are_free_together(monkeypatch):
+    monkeypatch.setattr(instance, "ports", lambda *_: range(20000, 20300))
+    monkeypatch.setattr(instance.socket.socket, "bind", lambda _, address: refuses() if address[1] % 2 == 1 else None)
+    for _ in range(20):
+        port = instance.free_port(50, 200)
+        assert port % 2 == 0 and port + 200 < 20300
+    with pytest.raises(OSError, match="none of 1000 ports"):
+        instance.free_port(51)
+
+
 def refuses(*_):
     raise PermissionError
 

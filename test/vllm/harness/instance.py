@@ -35,13 +35,16 @@ def ports(first, last):
     return next(r for r in (range(10000, first), range(last + 1, 65536), range(10000, 65536)) if len(r) >= 1000)
 
 
-def free_port():
-    """One that the kernel gives to nobody, so that it stays free until it is listened at, also again."""
+def free_port(*more):
+    """One that the kernel gives to nobody, so that it stays free until it is listened at, also again; so are those that are so much higher."""
     among = ports(*map(int, pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()))
     for _ in range(1000):
         port = random.choice(among)
-        with contextlib.closing(socket.socket()) as s, contextlib.suppress(OSError):
-            s.bind(("127.0.0.1", port))
+        if any(port + n not in among for n in more):
+            continue
+        with contextlib.ExitStack() as bound, contextlib.suppress(OSError):
+            for n in (0, *more):
+                bound.enter_context(contextlib.closing(socket.socket())).bind(("127.0.0.1", port + n))
             return port
     raise OSError(f"none of 1000 ports among {among} is free")
 
