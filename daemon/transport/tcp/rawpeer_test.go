@@ -80,7 +80,7 @@ func (p *rawPeer) write(parts ...[]byte) {
 // wantClosed reads until the transport closes the link.
 func (p *rawPeer) wantClosed() {
 	p.t.Helper()
-	if err := p.conn.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+	if err := p.conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		p.t.Fatal(err)
 	}
 	_, err := io.Copy(io.Discard, p.conn)
