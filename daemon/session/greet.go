@@ -63,8 +63,7 @@ func (v *Server) greet(n *newcomer, buf []byte) (message, error) {
 		err = refuse(transfer.Quota, "this connection made room for others: without HELLO a user can have %d of them, and all users %d", maxSilentPerUID, maxSilent)
 		v.tellCrowd(n.cred)
 	}
-	_ = n.conn.SetDeadline(time.Now().Add(byeTimeout)) // anew: the log, or a crowd, may have taken the time
-	_ = send(n.conn, ring.CtlBye, 0, ackBody(0, causeOf(err)))
+	sendLast(n.conn, byeTimeout, ring.CtlBye, 0, ackBody(0, causeOf(err)))
 	return message{}, err
 }
 

@@ -41,8 +41,7 @@ func (v *Server) handle(n *newcomer) {
 	if err != nil {
 		cause := causeOf(err)
 		v.sayRefused(cred, cause, lack(err) != "")
-		_ = conn.SetDeadline(time.Now().Add(byeTimeout))
-		_ = sendAck(conn, m.seq, 0, cause)
+		sendLast(conn, byeTimeout, ring.CtlAck, m.seq, ackBody(0, cause))
 		return
 	}
 	go func() {

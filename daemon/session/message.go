@@ -3,7 +3,9 @@ package session
 import (
 	"errors"
 	"net"
+	"os"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/kvpipe/kvpipe/daemon/ring"
@@ -53,13 +55,22 @@ func parse(b []byte) (message, error) {
 
 // send sends one message. The caller makes sure that one goroutine sends at a time.
 func send(conn *net.UnixConn, kind uint16, seq uint32, body []byte, fds ...int) error {
-	b := make([]byte, 0, ctlHeader+len(body))
-	b = ring.Append(b, &ring.Ctl{Magic: ring.Magic, Type: kind, Len: uint32(len(body)), Seq: seq})
-	return sys.Send(conn, append(b, body...), fds...)
+	return sys.Send(conn, packed(kind, seq, body), fds...)
 }
 
-func sendAck(conn *net.UnixConn, seq uint32, value uint64, c transfer.Cause) error {
-	return send(conn, ring.CtlAck, seq, ackBody(value, c))
+func packed(kind uint16, seq uint32, body []byte) []byte {
+	b := make([]byte, 0, ctlHeader+len(body))
+	b = ring.Append(b, &ring.Ctl{Magic: ring.Magic, Type: kind, Len: uint32(len(body)), Seq: seq})
+	return append(b, body...)
+}
+
+// sendLast sends what is the last message of a connection. A client that has no room for it has wait to make some; one that has is told
+// although this node stands still for as long.
+func sendLast(conn *net.UnixConn, wait time.Duration, kind uint16, seq uint32, body []byte) {
+	_ = conn.SetDeadline(time.Now().Add(wait))
+	if err := send(conn, kind, seq, body); errors.Is(err, os.ErrDeadlineExceeded) {
+		_ = sys.SendNow(conn, packed(kind, seq, body))
+	}
 }
 
 // ackBody is the body of ACK and of the daemon's BYE.

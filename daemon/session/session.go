@@ -261,8 +261,7 @@ func (s *session) run(leave func()) {
 // answerBye tells a client that closed its session that nothing is written to its memory any more.
 func (s *session) answerBye(bye *message) {
 	if bye != nil {
-		_ = s.conn.SetDeadline(time.Now().Add(byeTimeout))
-		_ = sendAck(s.conn, bye.seq, 0, transfer.Cause{})
+		sendLast(s.conn, byeTimeout, ring.CtlAck, bye.seq, ackBody(0, transfer.Cause{}))
 	}
 }
 
@@ -291,8 +290,7 @@ func (s *session) say() {
 	}
 	s.out.Lock()
 	defer s.out.Unlock()
-	_ = s.conn.SetDeadline(time.Now().Add(byeTimeout))
-	_ = send(s.conn, ring.CtlBye, 0, ackBody(0, s.cause))
+	sendLast(s.conn, byeTimeout, ring.CtlBye, 0, ackBody(0, s.cause))
 }
 
 // rest gives the memory back once nobody takes what the session left behind.

@@ -55,6 +55,12 @@ func Send(conn *net.UnixConn, data []byte, fds ...int) error {
 	return nil
 }
 
+// SendNow sends data as one message if there is room for it at this moment,
+// also when the connection's write deadline has passed.
+func SendNow(conn *net.UnixConn, data []byte) error {
+	return Control(conn, func(fd int) error { return unix.Send(fd, data, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL) })
+}
+
 // Recv receives one message of a SEQPACKET connection into buf, with at most
 // maxFDs descriptors, which are close-on-exec. The descriptors that came become
 // the caller's, even when Recv fails. A message that is longer than buf, or has
