@@ -72,7 +72,7 @@ func TestMappedOfOneOwner(t *testing.T) {
 	for _, s := range []*Space{one, two, other} {
 		s.Close()
 	}
-	if len(pool.owned) != 0 {
+	if len(pool.owned.owners) != 0 {
 		t.Errorf("regions are left: %v", pool.owned)
 	}
 }
@@ -103,8 +103,8 @@ func TestMappedOfOneUser(t *testing.T) {
 		for _, s := range all {
 			s.Close()
 		}
-		if len(pool.owned) != 0 || len(pool.users) != 0 {
-			t.Errorf("regions are left: %v, %v", pool.owned, pool.users)
+		if len(pool.owned.owners) != 0 || len(pool.owned.users) != 0 {
+			t.Errorf("regions are left: %v", pool.owned)
 		}
 	}
 }

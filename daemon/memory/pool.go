@@ -3,7 +3,6 @@ package memory
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 
 	"github.com/kvpipe/kvpipe/internal/sys"
@@ -30,10 +29,9 @@ type Pool struct {
 	mu     sync.Mutex
 	limits Limits
 	bytes  uint64
-	mapped int            // regions
-	owned  map[string]int // mapped regions by owner
-	users  map[string]int // and by user
-	files  map[file]int   // mapped regions by file
+	mapped int          // regions
+	owned  Shares[int]  // mapped regions by owner
+	files  map[file]int // mapped regions by file
 
 	punched map[file]chan struct{} // files that are losing pages right now; closed when those are gone
 
@@ -46,7 +44,7 @@ type Pool struct {
 // NewPool returns an empty account.
 func NewPool(l Limits) *Pool {
 	return &Pool{
-		limits: l, owned: map[string]int{}, users: map[string]int{}, files: map[file]int{},
+		limits: l, files: map[file]int{},
 		punched: map[file]chan struct{}{}, punch: sys.Punch,
 		warming: make(chan struct{}, warmAtOnce), populate: populate,
 	}
@@ -83,12 +81,12 @@ func (p *Pool) reserve(owner string, size, n, used uint64, regions int) error {
 	switch {
 	case l.Regions > 0 && regions >= l.Regions:
 		return fmt.Errorf("%w: %d regions are registered, the limit is %d: unregister some, or register fewer larger ones", ErrQuota, regions, l.Regions)
-	case n > 0 && l.Mapped > 0 && p.owned[owner] >= half:
+	case n > 0 && l.Mapped > 0 && p.owned.Owner(owner) >= half:
 		return fmt.Errorf("%w: %d regions of this user and cgroup are mapped, the limit is %d, half of the %d of all sessions, which are half of vm.max_map_count when the daemon started: unregister some, register fewer larger ones, or raise that and start the daemon again",
-			ErrQuota, p.owned[owner], half, l.Mapped)
-	case n > 0 && l.Mapped > 0 && p.users[UserOf(owner)] >= most:
+			ErrQuota, p.owned.Owner(owner), half, l.Mapped)
+	case n > 0 && l.Mapped > 0 && p.owned.User(owner) >= most:
 		return fmt.Errorf("%w: %d regions of this user in all its cgroups are mapped, the limit is %d, three quarters of the %d of all sessions, which are half of vm.max_map_count when the daemon started: unregister some, register fewer larger ones, or raise that and start the daemon again",
-			ErrQuota, p.users[UserOf(owner)], most, l.Mapped)
+			ErrQuota, p.owned.User(owner), most, l.Mapped)
 	case n > 0 && l.Mapped > 0 && p.mapped >= l.Mapped:
 		return fmt.Errorf("%w: %d regions of all sessions are mapped, the limit is %d, half of vm.max_map_count when the daemon started: unregister some, register fewer larger ones, or raise that and start the daemon again",
 			ErrQuota, p.mapped, l.Mapped)
@@ -99,28 +97,10 @@ func (p *Pool) reserve(owner string, size, n, used uint64, regions int) error {
 	}
 	p.bytes += n
 	if n > 0 {
-		p.count(owner, 1)
+		p.mapped++
+		p.owned.Add(owner, 1)
 	}
 	return nil
-}
-
-// count counts n more mapped regions of owner. It is called with the lock held.
-func (p *Pool) count(owner string, n int) {
-	p.mapped += n
-	if p.owned[owner] += n; p.owned[owner] == 0 {
-		delete(p.owned, owner)
-	}
-	user := UserOf(owner)
-	if p.users[user] += n; p.users[user] == 0 {
-		delete(p.users, user)
-	}
-}
-
-// UserOf returns the user of an owner: what comes before the first comma of its name. A user may be any number of owners,
-// since it may make cgroups.
-func UserOf(owner string) string {
-	user, _, _ := strings.Cut(owner, ",")
-	return user
 }
 
 func (p *Pool) giveBack(n uint64) {
@@ -145,7 +125,8 @@ func (p *Pool) use(f file) {
 func (p *Pool) leave(owner string, f file) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.count(owner, -1)
+	p.mapped--
+	p.owned.Sub(owner, 1)
 	if p.files[f]--; p.files[f] == 0 {
 		delete(p.files, f)
 	}

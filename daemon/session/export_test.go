@@ -18,7 +18,7 @@ var (
 // RingMemory is what sessions' rings may take, for tests of several owners.
 type RingMemory struct{ ringMemory }
 
-func NewRingMemory() *RingMemory { return &RingMemory{newRingMemory()} }
+func NewRingMemory() *RingMemory { return new(RingMemory) }
 
 func (r *RingMemory) Take(owner string, n, limit uint64) error { return r.take(owner, n, limit) }
 func (r *RingMemory) GiveBack(owner string, n uint64)          { r.giveBack(owner, n) }

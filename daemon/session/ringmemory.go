@@ -13,12 +13,7 @@ import (
 type ringMemory struct {
 	mu    sync.Mutex
 	all   uint64
-	owner map[string]uint64
-	user  map[string]uint64
-}
-
-func newRingMemory() ringMemory {
-	return ringMemory{owner: map[string]uint64{}, user: map[string]uint64{}}
+	taken memory.Shares[uint64]
 }
 
 // take accounts for n more bytes of an owner. One owner may have half of the limit, and one user three quarters, so that
@@ -27,18 +22,17 @@ func (r *ringMemory) take(owner string, n, limit uint64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	const mend = "ask for smaller ones (cq_entries, sq_entries), close some sessions, or raise that"
-	switch own := r.owner[owner]; {
+	switch own, users := r.taken.Owner(owner), r.taken.User(owner); {
 	case own+n > limit/2:
 		return refuse(transfer.Quota, "rings of up to %d bytes, and the %d of this user and cgroup are more than %d, half of limits.ring_memory = %d: "+mend, n, own, limit/2, limit)
-	case r.user[memory.UserOf(owner)]+n > limit/4*3:
+	case users+n > limit/4*3:
 		return refuse(transfer.Quota, "rings of up to %d bytes, and the %d of this user in all its cgroups are more than %d, three quarters of limits.ring_memory = %d: "+mend,
-			n, r.user[memory.UserOf(owner)], limit/4*3, limit)
+			n, users, limit/4*3, limit)
 	case r.all+n > limit:
 		return refuse(transfer.Quota, "rings of up to %d bytes, and the %d of all sessions are more than limits.ring_memory = %d: "+mend, n, r.all, limit)
 	}
 	r.all += n
-	r.owner[owner] += n
-	r.user[memory.UserOf(owner)] += n
+	r.taken.Add(owner, n)
 	return nil
 }
 
@@ -46,13 +40,7 @@ func (r *ringMemory) giveBack(owner string, n uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.all -= n
-	if r.owner[owner] -= n; r.owner[owner] == 0 {
-		delete(r.owner, owner)
-	}
-	user := memory.UserOf(owner)
-	if r.user[user] -= n; r.user[user] == 0 {
-		delete(r.user, user)
-	}
+	r.taken.Sub(owner, n)
 }
 
 // used returns the bytes of all sessions.

@@ -79,7 +79,6 @@ func New(cfg Config) (*Server, error) {
 		pool:      memory.NewPool(cfg.Limits.memory(maxMapped(cfg.ProcRoot))),
 		listeners: map[net.Listener]struct{}{},
 		perUID:    map[uint32]int{},
-		rings:     newRingMemory(),
 		engines:   newRegistry(),
 		stop:      make(chan struct{}),
 		forced:    make(chan struct{}),
