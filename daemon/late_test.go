@@ -108,19 +108,26 @@ func TestLate(t *testing.T) {
 	closed(l, ended)
 }
 
-// TestWhoHasAPortIsSaidAsLongAsItHasIt: status has the reason of the last try, and what to do, as the log has that of the first.
-func TestWhoHasAPortIsSaidAsLongAsItHasIt(t *testing.T) {
+// wantsTaken returns a daemon that waits for a port which this process has.
+func wantsTaken(t *testing.T) (*Daemon, *pulse.Listener) {
+	t.Helper()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer taken.Close()
+	t.Cleanup(func() { _ = taken.Close() })
 	d := &Daemon{log: slog.New(slog.DiscardHandler)}
 	l, err := d.port("listen", taken.Addr().String(), "give another one")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	t.Cleanup(func() { _ = l.Close() })
+	return d, l
+}
+
+// TestWhoHasAPortIsSaidAsLongAsItHasIt: status has the reason of the last try, and what to do, as the log has that of the first.
+func TestWhoHasAPortIsSaidAsLongAsItHasIt(t *testing.T) {
+	d, l := wantsTaken(t)
 	first := d.closed.problems()
 	if len(first) != 1 || !strings.Contains(first[0].text, fmt.Sprintf("(PID %d): give another one", os.Getpid())) {
 		t.Errorf("%q", first)
@@ -146,17 +153,7 @@ func TestWhoHasAPortIsLookedForNowAndThen(t *testing.T) {
 	rename("first")
 	defer rename(strings.TrimSpace(string(before)))
 	synctest.Test(t, func(t *testing.T) {
-		taken, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer taken.Close()
-		d := &Daemon{log: slog.New(slog.DiscardHandler)}
-		l, err := d.port("listen", taken.Addr().String(), "give another one")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
+		d, l := wantsTaken(t)
 		rename("second")
 		for range 2 {
 			l.Listener.(*late).open()

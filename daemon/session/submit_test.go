@@ -180,27 +180,44 @@ func TestBlockIDsOfTheDead(t *testing.T) {
 	}, func(c *session.Config) { c.Limits.BlockIDs = limit })
 }
 
+// handling keeps what sessions want done once the machine has handled what they passed on.
+type handling struct {
+	mu    sync.Mutex
+	after []func()
+}
+
+func (h *handling) config(c *session.Config) {
+	c.After = func(f func()) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.after = append(h.after, f)
+	}
+}
+
+// asked returns how many times a session has asked.
+func (h *handling) asked() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.after)
+}
+
+// handled says that everything which was passed on is handled.
+func (h *handling) handled() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, f := range h.after {
+		f()
+	}
+	h.after = nil
+}
+
 // TestLargeSubmissionsGoOneByOne: what takes the machine milliseconds is passed on only when what came before it from the same session has been
 // handled, so that others, whose submissions are handled in between, wait for one of them and not for a queue of them. Small ones are
 // passed on together.
 func TestLargeSubmissionsGoOneByOne(t *testing.T) {
-	var mu sync.Mutex
-	var after []func()
-	asked := func() int {
-		mu.Lock()
-		defer mu.Unlock()
-		return len(after)
-	}
-	handled := func() { // everything that was passed on
-		mu.Lock()
-		defer mu.Unlock()
-		for _, f := range after {
-			f()
-		}
-		after = nil
-	}
+	var h handling
 	inBothModes(t, func(t *testing.T, n *node) {
-		defer handled()
+		defer h.handled()
 		busy(n)
 		c := n.dial(sessiontest.Options{})
 		submit := func(ops, ids int) (users []uint64) {
@@ -222,16 +239,16 @@ func TestLargeSubmissionsGoOneByOne(t *testing.T) {
 				if got := passed(); got > before+i+1 {
 					t.Fatalf("%d large ones are passed on while %d are handled", got-before, i)
 				}
-				eventually(t, func() bool { return asked() > 0 }, "the session asks %d times when it is handled", asked)
-				handled()
+				eventually(t, func() bool { return h.asked() > 0 }, "the session asks %d times when it is handled", h.asked)
+				h.handled()
 			}
 		}
 		const small, large = 100, 5
 		few := submit(small, 100)
 		eventually(t, func() bool { return passed() == small }, "%d are submitted", passed)
 		noErr(t, c.Ping())
-		eventually(t, func() bool { return asked() == 1 }, "the session asks %d times when they are handled", asked)
-		handled()
+		eventually(t, func() bool { return h.asked() == 1 }, "the session asks %d times when they are handled", h.asked)
+		h.handled()
 		many := submit(large, 400000)
 		oneByOne(small, large)
 
@@ -240,8 +257,8 @@ func TestLargeSubmissionsGoOneByOne(t *testing.T) {
 		for range extended {
 			_, err := c.Submit(&transfer.ExtendOp{Target: few[0], Blocks: []layout.BlockList{{NTokens: 1, IDs: make([]uint32, 100000)}}})
 			noErr(t, err)
-			eventually(t, func() bool { return asked() > 0 }, "the session asks %d times when it is handled", asked)
-			handled()
+			eventually(t, func() bool { return h.asked() > 0 }, "the session asks %d times when it is handled", h.asked)
+			h.handled()
 		}
 		for i, user := range append(many, few...) {
 			var op transfer.Op = &transfer.WithdrawOp{Target: user}
@@ -253,20 +270,13 @@ func TestLargeSubmissionsGoOneByOne(t *testing.T) {
 		}
 		oneByOne(small+large+extended, large+1)
 		eventually(t, func() bool { return passed() == 2*(small+large)+extended }, "%d are submitted", passed)
-	}, func(c *session.Config) {
-		c.After = func(f func()) {
-			mu.Lock()
-			defer mu.Unlock()
-			after = append(after, f)
-		}
-	})
+	}, h.config)
 }
 
 // TestWhatNamesNoBlocksFollowsALargeSubmission: it does not wait until that is handled, such as what seals a large offer. Else it would wait for the
 // next look at the session, and so would whoever takes the offer.
 func TestWhatNamesNoBlocksFollowsALargeSubmission(t *testing.T) {
-	var mu sync.Mutex
-	var after []func()
+	var h handling
 	inBothModes(t, func(t *testing.T, n *node) {
 		busy(n)
 		c := n.dial(sessiontest.Options{})
@@ -276,36 +286,16 @@ func TestWhatNamesNoBlocksFollowsALargeSubmission(t *testing.T) {
 		noErr(t, err)
 		passed := func() int { return count[transfer.Submit](n) }
 		eventually(t, func() bool { return passed() == 2 }, "%d are submitted while the first is not handled", passed)
-		mu.Lock()
-		defer mu.Unlock()
-		for _, f := range after {
-			f()
-		}
-		after = nil
-	}, func(c *session.Config) {
-		c.After = func(f func()) {
-			mu.Lock()
-			defer mu.Unlock()
-			after = append(after, f)
-		}
-	})
+		h.handled()
+	}, h.config)
 }
 
 // TestSubmissionsOnTheirWay: operations that name no block are passed on no faster than they are handled, either: a queue may hold tens of thousands.
 func TestSubmissionsOnTheirWay(t *testing.T) {
 	const published, most = 3000, 1024
-	var mu sync.Mutex
-	var after []func()
-	handled := func() {
-		mu.Lock()
-		defer mu.Unlock()
-		for _, f := range after {
-			f()
-		}
-		after = nil
-	}
+	var h handling
 	inBothModes(t, func(t *testing.T, n *node) {
-		defer handled()
+		defer h.handled()
 		busy(n)
 		c := n.dial(sessiontest.Options{SQ: 4096, CQ: 8192})
 		n.publishes(c, 1, published, &transfer.CancelOp{Target: 1 << 40})
@@ -316,14 +306,8 @@ func TestSubmissionsOnTheirWay(t *testing.T) {
 		if got := passed(); got != most {
 			t.Fatalf("%d are passed on while none is handled, want %d", got, most)
 		}
-		eventually(t, func() bool { handled(); return passed() == published }, "%d are submitted", passed)
-	}, func(c *session.Config) {
-		c.After = func(f func()) {
-			mu.Lock()
-			defer mu.Unlock()
-			after = append(after, f)
-		}
-	})
+		eventually(t, func() bool { h.handled(); return passed() == published }, "%d are submitted", passed)
+	}, h.config)
 }
 
 // TestItemsOnTheirWay: the same goes for items, of which any number may be submitted.

@@ -136,6 +136,21 @@ func (y *yard) all() {
 	}
 }
 
+// besideSmall has the small engine begin as well, and everything handed over. It returns who posted while that one had something to post.
+func (y *yard) besideSmall() []string {
+	before := len(y.posted)
+	y.begin(small, decode)
+	y.land()
+	y.all()
+	last := 0
+	for i, name := range y.posted {
+		if name == "small" {
+			last = i
+		}
+	}
+	return y.posted[before : last+1]
+}
+
 // TestFairness: whatever one engine has to hand over, another one that comes later has its half of the link from then on, as long
 // as it has something to hand over. The share counts in bytes.
 func TestFairness(t *testing.T) {
@@ -152,17 +167,8 @@ func TestFairness(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			y := newYard(t, map[string]load{"busy": tc.busy, "small": tc.small})
 			y.begin(busy, decode)
-			before := len(y.posted)
-			y.begin(small, decode)
-			y.land()
-			y.all()
-			bytes, last := map[string]uint64{}, 0
-			for i, name := range y.posted {
-				if name == "small" {
-					last = i
-				}
-			}
-			for _, name := range y.posted[before : last+1] {
+			bytes := map[string]uint64{}
+			for _, name := range y.besideSmall() {
 				bytes[name] += y.load[name].bytes
 			}
 			const turn = 1 << 20 // what one engine may be ahead, and the other behind
@@ -189,21 +195,12 @@ func TestAUserHasOneShare(t *testing.T) {
 		y.m.Step(1, transfer.LayoutSet{Session: id, Layout: oneRank(t)})
 		y.begin(id, decode)
 	}
-	before := len(y.posted)
-	y.begin(small, decode)
-	y.land()
-	y.all()
-	count, last := map[string]int{}, 0
-	for i, name := range y.posted {
-		if name == "small" {
-			last = i
-		}
-	}
-	for _, name := range y.posted[before : last+1] {
+	posted, count := y.besideSmall(), map[string]int{}
+	for _, name := range posted {
 		count[name]++
 	}
-	if all := last + 1 - before; all > 2*60+2 {
-		t.Errorf("%d slices were posted while one user had 60 to post: %v", all, count)
+	if len(posted) > 2*60+2 {
+		t.Errorf("%d slices were posted while one user had 60 to post: %v", len(posted), count)
 	}
 	for name, n := range count {
 		if want := 60 / engines; name != "small" && (n < want-1 || n > want+1) {

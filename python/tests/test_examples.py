@@ -1,5 +1,6 @@
 """The examples do what they say."""
 
+import contextlib
 import json
 import os
 import re
@@ -82,9 +83,9 @@ def test_demo_with_a_short_prompt(tmp_path):
     assert [row["name"] for row in told["small"]] == ["local", "tcp"] and all(row["p99_us"] for row in told["small"])
 
 
-@pytest.mark.parametrize("how", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT], ids=lambda how: how.name)
-def test_a_demo_that_is_ended_leaves_nothing(how):
-    """As by a terminal that is closed, which tells the daemons too; folders for temporary files may have long names."""
+@contextlib.contextmanager
+def demo_under_way(how):
+    """A demo in a process group of its own, which heeds that signal and has begun its second scene; what it has said, and where its files are."""
     pytest.importorskip("numpy")
     if not (BIN / "ref-memcpy").exists():
         pytest.skip(f"the reference programs are not in {BIN}")
@@ -96,6 +97,13 @@ def test_a_demo_that_is_ended_leaves_nothing(how):
         said = ""
         while "A take is cancelled" not in said and (line := demo.stdout.readline()):
             said += line
+        yield demo, said, folder
+
+
+@pytest.mark.parametrize("how", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT], ids=lambda how: how.name)
+def test_a_demo_that_is_ended_leaves_nothing(how):
+    """As by a terminal that is closed, which tells the daemons too; folders for temporary files may have long names."""
+    with demo_under_way(how) as (demo, said, folder):
         os.killpg(demo.pid, how)
         said += demo.communicate(timeout=100)[0]  # which all that it started have inherited
         assert demo.returncode == 130, said
@@ -110,17 +118,7 @@ def waits_for(pid, number):
 
 def test_a_demo_that_is_interrupted_does_not_mind_how_its_daemons_end():
     """A terminal interrupts them too, and a daemon that is told to end before it has done so ends at once, with an error."""
-    pytest.importorskip("numpy")
-    if not (BIN / "ref-memcpy").exists():
-        pytest.skip(f"the reference programs are not in {BIN}")
-    with tempfile.TemporaryDirectory(prefix="kvp-", dir="/tmp") as folder:
-        demo = subprocess.Popen(
-            [sys.executable, "-B", str(ROOT / "examples/demo/demo.py"), "--tokens", "256", "--rounds", "1", "--json", f"{folder}/demo.json"],
-            env={**os.environ, "KVPIPE_BIN": str(BIN), "TMPDIR": folder}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            start_new_session=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
-        said = ""
-        while "A take is cancelled" not in said and (line := demo.stdout.readline()):
-            said += line
+    with demo_under_way(signal.SIGINT) as (demo, said, _):
         children = Path(f"/proc/{demo.pid}/task/{demo.pid}/children").read_text().split()
         pid = next(int(child) for child in children if Path(f"/proc/{child}/comm").read_text() == "kvpiped\n")
         os.kill(pid, signal.SIGSTOP)
